@@ -1,0 +1,37 @@
+"""What an estimator says about one request."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Source(StrEnum):
+    """Where an estimate came from, widest last; a metric label and a log field."""
+
+    TENANT_MODEL = "tenant_model"
+    GLOBAL = "global"
+    PRIOR = "prior"
+    CAP = "cap"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostEstimate:
+    """The predicted cost of one request.
+
+    Attributes:
+        prompt_tokens: tokens to prefill.
+        log_mean, log_sigma: the completion's length in tokens, all sequences together, as a log-normal before any cap.
+        p50, p80, p90, p95, mean: completion tokens, all sequences together, after the caller's caps.
+        source: what the estimate rests on.
+        ticket: what `learn` needs to be told the truth later, on any replica; opaque, at most 300 bytes.
+    """
+
+    prompt_tokens: int
+    log_mean: float
+    log_sigma: float
+    p50: float
+    p80: float
+    p90: float
+    p95: float
+    mean: float
+    source: Source
+    ticket: bytes

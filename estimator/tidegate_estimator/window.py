@@ -1,0 +1,183 @@
+"""The window estimator: what this tenant's answers from this model were like lately, and how large the prompt is.
+
+    ln(tokens) ~ [tenant+model, last 64] over [all, last 512] over [150 at p50, 500 at p90] + correction[prompt size]
+
+Each level counts as 4 answers for the one before it, so a first answer moves the estimate by a fifth and none is
+needed. It reads no text but a sample for the prompt's tokens. Why logs: raw means follow the longest answer. Why a
+window and not a decayed mean: quantiles, and a model that changes behind its name is forgotten after 64 answers.
+
+An answer cut short is a lower bound, never a length. It is replaced by a point of the predicted distribution above the
+bound (multiple imputation: the points walk evenly through that tail, so that the spread stays true), and adds to the
+trust in the history only where it lies above what was expected. A cut at a bound the caller did not state is the
+engine's own limit, which will cut the next answer too: that one is the length.
+"""
+
+from collections import OrderedDict
+from hashlib import blake2b
+from math import exp, log, sqrt
+from zlib import crc32
+
+from tidegate_estimator import window_state
+from tidegate_estimator.cost import CostEstimate, Source
+from tidegate_estimator.history import BUCKETS, CORRECTION_MAX, History, Shape
+from tidegate_estimator.lognormal import LOG_TOKENS_MAX, log_beyond, mean_excess, mean_under
+from tidegate_estimator.request import CompletionRequest
+from tidegate_estimator.ticket import U32_MAX, Ticket, open_ticket
+from tidegate_estimator.tokens import PromptTokens
+
+KEYS_MAX = 20_000
+KEY_WINDOW, ALL_WINDOW = 64, 512
+SIGMA_MIN, SIGMA_MAX, SIGMA_FORCED = 0.1, 2.0, 0.01
+_WIDER_WEIGHT = 4.0
+_SEQUENCES_MAX = 2**20
+_TOKENS_MAX = 2**30
+_GOLDEN = 0.6180339887498949
+
+_PRIOR_SIGMA = log(500 / 150) / 1.2816
+PRIOR = Shape(
+    log(150.0),
+    _PRIOR_SIGMA**2,
+    (log(150.0), log(150.0) + 0.8416 * _PRIOR_SIGMA, log(500.0), log(150.0) + 1.6449 * _PRIOR_SIGMA),
+)
+
+
+def key_of(tenant: str, model: str) -> int:
+    """64-bit hash of tenant and model, the same in every process; the length keeps the two apart."""
+    name = f"{len(tenant)} {tenant}{model}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(name, digest_size=8).digest(), "little")
+
+
+class WindowEstimator:
+    """An `Estimator` by running quantiles: one history a tenant and model, at most 20,000, the idlest leaves first."""
+
+    def __init__(self) -> None:
+        self._all = History(ALL_WINDOW)
+        self._by_key: OrderedDict[int, History] = OrderedDict()
+        self._prompts = PromptTokens()
+        self._imputed = 0
+
+    def estimate(self, request: CompletionRequest) -> CostEstimate:
+        """Predict from the tenant's history, or what is wider; about 15 us, whatever the prompt's size."""
+        key, model = key_of(request.tenant, request.model), crc32(request.model.encode("utf-8", "surrogatepass"))
+        prompt_tokens, base_tokens = self._prompt_tokens(request, model)
+        bucket = min(prompt_tokens.bit_length(), BUCKETS - 1)
+        shape, correction, source = self._predict(key, bucket)
+        sequences = min(max(request.sequences, 1), _SEQUENCES_MAX)
+        shift = correction + log(sequences)
+        cap = None if request.max_tokens is None else min(max(request.max_tokens, 1), _TOKENS_MAX) * sequences
+        least = min(max(request.min_tokens, 0), _TOKENS_MAX) * sequences
+        forced = cap is not None and (request.ignore_eos or least >= cap)
+        if forced and cap is not None:
+            least, source, log_mean, log_sigma = cap, Source.CAP, log(cap), SIGMA_FORCED
+        else:
+            log_mean = min(shape.mean + shift, LOG_TOKENS_MAX + log(sequences))
+            log_sigma = min(max(sqrt(shape.variance), SIGMA_MIN), SIGMA_MAX)
+        most = float(_TOKENS_MAX * sequences if cap is None else cap)
+        p50, p80, p90, p95 = [min(max(exp(q + shift), 1.0, least), most) for q in shape.quantiles]
+        ticket = Ticket(
+            forced=forced or request.ignore_eos,
+            bucket=bucket,
+            key=key,
+            model=model,
+            base_tokens=base_tokens,
+            cap_tokens=min(cap or 0, U32_MAX),
+            min_tokens=min(least, U32_MAX),
+            sequences=sequences,
+            log_mean=log_mean,
+            log_sigma=log_sigma,
+        )
+        return CostEstimate(
+            prompt_tokens=prompt_tokens,
+            log_mean=log_mean,
+            log_sigma=log_sigma,
+            p50=p50,
+            p80=p80,
+            p90=p90,
+            p95=p95,
+            mean=min(max(mean_under(log_mean, log_sigma, most), 1.0, least), most),
+            source=source,
+            ticket=ticket.pack(),
+        )
+
+    def learn(
+        self, ticket: bytes, completion_tokens: int, finish_reason: str, prompt_tokens: int | None = None
+    ) -> bool:
+        """Take in one answer; True where it taught something, about the answer or about the prompt."""
+        opened = open_ticket(ticket)
+        if opened is None or opened.bucket >= BUCKETS:
+            return False
+        taught = prompt_tokens is not None and 0 < prompt_tokens <= _TOKENS_MAX and opened.base_tokens > 0
+        if taught and prompt_tokens is not None:
+            self._prompts.learn(opened.model, float(opened.base_tokens), prompt_tokens)
+        return self._learn_completion(opened, completion_tokens, finish_reason) or taught
+
+    def remaining(self, ticket: bytes, generated_tokens: int) -> float:
+        """Expected tokens still to come, under the caller's cap; by the prior for bytes that are no ticket."""
+        opened = open_ticket(ticket)
+        generated = float(min(max(generated_tokens, 0), U32_MAX))
+        if opened is None:
+            return mean_excess(PRIOR.mean, _PRIOR_SIGMA, generated, float(U32_MAX))
+        return mean_excess(opened.log_mean, opened.log_sigma, generated, float(opened.cap_tokens or U32_MAX))
+
+    def dump(self) -> bytes:
+        """The learned state: hashes and lengths, no names; about 400 bytes a tenant and model."""
+        return window_state.pack(self._all, self._by_key, self._prompts, self._imputed)
+
+    def load(self, state: bytes) -> None:
+        """Take over a dumped state; ValueError where it is damaged, and then nothing has changed."""
+        self._all, self._by_key, self._prompts, self._imputed = window_state.unpack(
+            state, all_size=ALL_WINDOW, key_size=KEY_WINDOW, keys_max=KEYS_MAX
+        )
+
+    def _prompt_tokens(self, request: CompletionRequest, model: int) -> tuple[int, int]:
+        """Prompt tokens to prefill, and the figure that the engine's count is later compared with (0: none)."""
+        media = min(max(request.media_tokens, 0), _TOKENS_MAX)
+        if request.prompt_tokens is not None:
+            return min(max(request.prompt_tokens, 0), _TOKENS_MAX) + media, 0
+        base = self._prompts.base_tokens(request)
+        tokens = min(round(base * self._prompts.factor(model)), _TOKENS_MAX)
+        return tokens + media, 0 if media else min(round(base), U32_MAX)
+
+    def _predict(self, key: int, bucket: int) -> tuple[Shape, float, Source]:
+        """Shape of ln(tokens) per sequence without the correction for the prompt's size, and that correction."""
+        shape = self._all.shape.over(PRIOR, _WIDER_WEIGHT)
+        correction = self._all.correction(bucket, 0.0)
+        source = Source.GLOBAL if self._all.seen else Source.PRIOR
+        history = self._by_key.get(key)
+        if history is not None:
+            shape = history.shape.over(shape, _WIDER_WEIGHT)
+            correction = history.correction(bucket, correction)
+            source = Source.TENANT_MODEL if history.seen else source
+        return shape, min(max(correction, -CORRECTION_MAX), CORRECTION_MAX), source
+
+    def _learn_completion(self, ticket: Ticket, tokens: int, finish_reason: str) -> bool:
+        """Add an answer to its history and to the one of all; False where its length says nothing."""
+        if ticket.forced or not (0 < tokens <= _TOKENS_MAX) or tokens <= ticket.min_tokens:
+            return False
+        at_cap = 0 < ticket.cap_tokens <= tokens
+        cut = (
+            finish_reason == "abort"
+            or (finish_reason == "length" and ticket.cap_tokens > 0)
+            or (not finish_reason and at_cap)
+        )
+        shape, correction, _ = self._predict(ticket.key, ticket.bucket)
+        length = min(max(log(tokens / ticket.sequences), 0.0), LOG_TOKENS_MAX)
+        counts = not cut or length > shape.mean + correction
+        if cut:
+            self._imputed += 1
+            sigma = min(max(sqrt(shape.variance), SIGMA_MIN), SIGMA_MAX)
+            share = self._imputed * _GOLDEN % 1.0
+            length = min(log_beyond(shape.mean + correction, sigma, length, share), LOG_TOKENS_MAX)
+        for history in (self._history(ticket.key), self._all):
+            history.add(length - correction, bucket=ticket.bucket, residual=length - shape.mean, counts=counts)
+        return True
+
+    def _history(self, key: int) -> History:
+        """The key's history, made where there is none; the one taught longest ago makes room."""
+        history = self._by_key.get(key)
+        if history is None:
+            history = self._by_key[key] = History(KEY_WINDOW)
+            if len(self._by_key) > KEYS_MAX:
+                self._by_key.popitem(last=False)
+        self._by_key.move_to_end(key)
+        return history

@@ -1,0 +1,89 @@
+"""The verdicts, and the rule that stands behind each: an exhaustive set, named the same in metrics, headers and logs."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class Rule(StrEnum):
+    """Why a verdict was reached; a metric label, a header value and a log field at once."""
+
+    CAPACITY = "capacity"  # it fits: nothing stands against it
+    SLOTS = "slots"  # no sequence slot is free
+    KV_TOKENS = "kv_tokens"  # its KV tokens do not fit now
+    QUEUE_ORDER = "queue_order"  # it would fit, but others wait before it
+    QUEUE_FULL = "queue_full"
+    WAIT_TOO_LONG = "wait_too_long"  # the predicted wait is past what its deadline allows
+    EXPIRED = "expired"  # it waited as long as it may
+    NO_ENGINE = "no_engine"  # no engine lives
+    SHUTTING_DOWN = "shutting_down"
+    REQUEST_TOO_LARGE = "request_too_large"  # larger than one engine will ever hold
+    NOT_REFUSABLE = "not_refusable"  # booked over the limit: an unknown API or a shadow policy
+
+
+STATUS_BY_RULE: dict[Rule, int] = {
+    Rule.QUEUE_FULL: 429,
+    Rule.WAIT_TOO_LONG: 429,
+    Rule.EXPIRED: 503,
+    Rule.NO_ENGINE: 503,
+    Rule.SHUTTING_DOWN: 503,
+    Rule.REQUEST_TOO_LARGE: 413,
+}
+"""HTTP status of a reject: 429 the pool is loaded, 503 it cannot serve now, 413 it never will."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """The rule, what it measured and the threshold it compared with, in the same unit.
+
+    `unit` is one of `sequences`, `tokens`, `requests`, `s`, `engines`; empty where nothing was measured.
+    """
+
+    rule: Rule
+    measured: float = 0.0
+    threshold: float = 0.0
+    unit: str = ""
+
+    def __str__(self) -> str:
+        """As `x-tidegate-reason` shows it: `kv_tokens; measured=103200; threshold=95000; unit=tokens`."""
+        if not self.unit:
+            return self.rule.value
+        return f"{self.rule}; measured={self.measured:.6g}; threshold={self.threshold:.6g}; unit={self.unit}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admit:
+    """Send it to an engine now; its cost is booked until `release`."""
+
+    id: str
+    reason: Reason
+    waited_s: float = 0.0
+    kv_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueue:
+    """Keep it waiting; the final verdict comes later, at the latest when `tick` passes `expires_at_s`."""
+
+    id: str
+    reason: Reason
+    expires_at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reject:
+    """Refuse it; `retry_after_s` is None where no retry can help. Jitter is the caller's to add."""
+
+    id: str
+    reason: Reason
+    retry_after_s: float | None
+    waited_s: float = 0.0
+
+    @property
+    def status(self) -> int:
+        """HTTP status that goes with the rule."""
+        return STATUS_BY_RULE[self.reason.rule]
+
+
+Verdict: TypeAlias = Admit | Reject
+Decision: TypeAlias = Admit | Enqueue | Reject

@@ -1,0 +1,65 @@
+"""How a request ended, as Envoy measured it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Ending(StrEnum):
+    """How the exchange ended; a metric label and a log field."""
+
+    COMPLETE = "complete"  # the whole answer reached the client
+    CLIENT_CANCELLED = "client_cancelled"  # the client left, while held or while the answer came
+    REJECTED = "rejected"  # our own refusal
+    ENGINE_REFUSED = "engine_refused"  # the engine said 429 or 503, or a 200 stream carried an error event
+    ENGINE_FAILED = "engine_failed"  # any other 5xx, reset, connect failure or timeout on the way to the engine
+    BAD_REQUEST = "bad_request"  # the engine said another 4xx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One finished request, read from its access-log entry alone, so that any replica can take it in.
+
+    Attributes:
+        id: of the work; `replica` names the process that decided.
+        decision: admit, delay, reject, pass, or pending: the client left while held.
+        reason: code of the rule behind the decision.
+        ending: how it ended; `status` is the HTTP status the client saw, 0 where it saw none.
+        stream: the answer was streamed.
+        prompt_tokens, completion_tokens: as the engine counted them, or None where it did not say.
+        ttft_s: from sending the request to the engine to the first byte of its answer's body; None unless streamed.
+        e2e_s: from sending the request to the engine to the last byte to the client; None where it never got there.
+        duration_s: from the request's first byte to the end of the exchange.
+        hold_s: how long it was kept waiting.
+        engine: address that served it, or empty.
+        attempts: tries at an upstream; 0 where nothing went upstream.
+        retry_after_s: the engine's own Retry-After, or None.
+        response_bytes: bytes of the answer's body.
+        ticket: the estimator's, empty where there is none.
+        predicted_tokens, reserved_tokens: completion tokens predicted (their mean), KV tokens booked.
+        details: Envoy's RESPONSE_CODE_DETAILS.
+    """
+
+    id: str
+    replica: str = ""
+    pool: str = ""
+    tenant: str = ""
+    model: str = ""
+    decision: str = ""
+    reason: str = ""
+    ending: Ending = Ending.COMPLETE
+    status: int = 0
+    stream: bool = False
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    ttft_s: float | None = None
+    e2e_s: float | None = None
+    duration_s: float = 0.0
+    hold_s: float = 0.0
+    engine: str = ""
+    attempts: int = 0
+    retry_after_s: float | None = None
+    response_bytes: int = 0
+    ticket: bytes = b""
+    predicted_tokens: int = 0
+    reserved_tokens: int = 0
+    details: str = ""

@@ -1,0 +1,1 @@
+"""Who is served next among those that wait."""

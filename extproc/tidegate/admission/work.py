@@ -1,0 +1,45 @@
+"""One request as the core sees it: what it will cost and how long it may wait."""
+
+from dataclasses import dataclass
+from math import exp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A request to be admitted, delayed or rejected.
+
+    Attributes:
+        id: unique in this process; ties the stream's end and the access-log entry to the booking.
+        tenant: whose turn it takes in the queue.
+        prompt_tokens: tokens to prefill.
+        completion_tokens_max: the most completion tokens the caller allows, all sequences together, or None.
+        log_mean, log_sigma: completion tokens, all sequences together, as a log-normal.
+        sequences: sequence slots it takes in the engine.
+        stream: the answer is streamed, so that its first token counts; else the whole answer does.
+        ttft_budget_s: time to first token the caller accepts.
+        client_timeout_s: when the caller gives up.
+        hold_s_max: the longest the gateway can keep it waiting, margins already taken off.
+        weight: turns its tenant takes in a round of the queue.
+        refusable: False books it whatever the load: an unknown API, a shadow policy.
+    """
+
+    id: str
+    tenant: str = ""
+    prompt_tokens: int = 0
+    completion_tokens_max: int | None = None
+    log_mean: float = 5.0
+    log_sigma: float = 0.9
+    sequences: int = 1
+    stream: bool = True
+    ttft_budget_s: float = 2.0
+    client_timeout_s: float = 60.0
+    hold_s_max: float = 0.15
+    weight: int = 1
+    refusable: bool = True
+
+    @property
+    def completion_tokens(self) -> float:
+        """Expected completion tokens: the log-normal's mean under the caller's cap."""
+        mean = exp(min(self.log_mean + self.log_sigma * self.log_sigma / 2.0, 20.0))
+        cap = self.completion_tokens_max
+        return mean if cap is None or cap >= mean else float(cap)  # never float(cap) first: callers write huge integers

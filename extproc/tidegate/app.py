@@ -1,0 +1,241 @@
+"""The one place that builds objects with collaborators, starts them, and stops them in order."""
+
+import asyncio
+import logging
+import secrets
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import uvloop
+
+from tidegate import __version__
+from tidegate.admission.controller import Controller
+from tidegate.clock import Clock, SystemClock
+from tidegate.errors import FlagError, PolicyError, StateFileError
+from tidegate.intake import Intake
+from tidegate.policy import PoolPolicy
+from tidegate.pools import Change, Pool, PoolEvent, Pools
+from tidegate.receipt import ReceiptField
+from tidegate.settlement import Settlement
+from tidegate.state_file import StateFile
+from tidegate.tally import Count, Tally
+from tidegate.telemetry import gauges, logs
+from tidegate.telemetry.metrics import ServiceCollector, registry_of
+from tidegate.telemetry.ops_server import OpsServer
+from tidegate.turnstile import Turnstile
+from tidegate.wire.access_log import AccessLogService
+from tidegate.wire.answers import Answers
+from tidegate.wire.ext_proc import ExtProcService
+from tidegate.wire.server import Address, GrpcServer
+from tidegate_estimator import WindowEstimator
+
+log = logging.getLogger(__name__)
+
+HOUSEKEEPING_S = 1.0
+SAVE_EVERY_S = 10.0
+LAST_ENTRIES_S = 0.25
+"""After the last stream its access-log entry is still on the way: Envoy sends batches every 50 ms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The process's flags."""
+
+    listen: str = "127.0.0.1:9002"
+    ops_listen: str = "127.0.0.1:9003"
+    state_dir: Path | None = None
+    grace_s: float = 25.0
+    body_bytes_max: int = 32 * 1024 * 1024
+    log_level: str = "info"
+    request_log: bool = True
+
+
+class App:
+    """The service, wired up. `run` serves until it is told to stop."""
+
+    def __init__(self, settings: Settings, *, clock: Clock | None = None) -> None:
+        self._settings = settings
+        self._clock = SystemClock() if clock is None else clock
+        self._stop = asyncio.Event()
+        self.replica = secrets.token_hex(4)
+        self.tally = Tally()
+        self._lines = logs.LineWriter(lambda: self.tally.add(Count.LOG_LINES_DROPPED))
+        logs.configure(self._lines, settings.log_level)
+        self._state = None if settings.state_dir is None else _state_file(settings.state_dir)
+        self.pools = Pools(
+            self._build_pool, clock=self._clock, on_policy_error=self._on_policy_error, on_event=self._on_pool_event
+        )
+        intake = Intake(self.pools, self.tally, replica=self.replica)
+        settlement = Settlement(self.pools, intake, self.tally, self._write_receipt if settings.request_log else None)
+        answers = Answers(self.replica, Random())  # noqa: S311  it spreads retries, it keeps no secret
+        self.ext_proc = ExtProcService(intake, answers, self.tally, self._clock)
+        self.grpc = GrpcServer(
+            self.ext_proc,
+            AccessLogService(settlement.take, self.tally),
+            Address(listen=settings.listen, message_bytes_max=settings.body_bytes_max),
+        )
+        collector = ServiceCollector(self.tally, self._pool_gauges, self._process_gauges)
+        host, port = _host_port("--ops-listen", settings.ops_listen)
+        self.ops = OpsServer(registry_of(collector), lambda: not self.ext_proc.draining, host, port)
+
+    def stop(self) -> None:
+        """Ask `run` to drain and return."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Start, serve, and on `stop` drain within the grace; FlagError where an address cannot be bound."""
+        self._restore()
+        await self.grpc.start()
+        await self.ops.start()
+        self._log_start()
+        chores = asyncio.create_task(self._chores())
+        try:
+            await self._stop.wait()
+            await self._drain()
+        finally:
+            chores.cancel()
+            await self.ops.stop()
+            await self.grpc.stop(0.0)
+            self._save()
+            log.info("stopped")
+            self._lines.close()
+
+    async def _drain(self) -> None:
+        log.info("draining: %d exchanges are open", self.ext_proc.streams)
+        self.ext_proc.draining = True
+        await self.grpc.stop_accepting()
+        for pool in self.pools:
+            pool.turnstile.drain()
+        # New streams go elsewhere from here on; those that are open run on.
+        closing = asyncio.create_task(self.grpc.stop(self._settings.grace_s + 5.0))
+        if await self.ext_proc.streams_ended(self._settings.grace_s):
+            await asyncio.sleep(LAST_ENTRIES_S)
+        else:
+            log.warning("the grace is over: %d exchanges run on without us", self.ext_proc.streams)
+            self.ext_proc.let_go()
+            await self.ext_proc.streams_ended(1.0)
+        await self.grpc.stop(0.0)
+        await closing
+
+    async def _chores(self) -> None:
+        next_save_s = self._clock.now_s() + SAVE_EVERY_S
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_S)
+            now_s = self._clock.now_s()
+            try:
+                for pool in self.pools:
+                    pool.turnstile.tick()
+                self.pools.housekeep(now_s)
+                if now_s >= next_save_s:
+                    next_save_s = now_s + SAVE_EVERY_S
+                    await self._save_aside()
+            except Exception:
+                self.tally.add(Count.INTERNAL_ERRORS, "chores")
+                log.exception("a chore failed; the next round goes on")
+
+    def _build_pool(self, policy: PoolPolicy, now_s: float) -> Pool:
+        controller = Controller(policy.limits, engines=policy.engine_count, now_s=now_s)
+        return Pool(
+            name=policy.name,
+            policy=policy,
+            controller=controller,
+            turnstile=Turnstile(controller, self._clock),
+            estimator=WindowEstimator(),
+            started_s=now_s,
+            last_seen_s=now_s,
+        )
+
+    def _restore(self) -> None:
+        if self._state is None:
+            return
+        try:
+            saved = self._state.load()
+        except StateFileError as error:
+            log.warning("the saved state is left aside, the service starts afresh: %s", error)
+            return
+        if saved is not None:
+            self.pools.restore(saved, self._clock.now_s())
+            log.info("took over the state of %d pools", len(self.pools))
+
+    async def _save_aside(self) -> None:
+        if self._state is not None:
+            state = self.pools.dump(self._clock.now_s())
+            await asyncio.to_thread(self._state.save, state)
+
+    def _save(self) -> None:
+        if self._state is None:
+            return
+        try:
+            self._state.save(self.pools.dump(self._clock.now_s()))
+        except StateFileError as error:
+            log.error("the state was not saved: %s", error)
+
+    def _write_receipt(self, fields: dict[str, ReceiptField]) -> None:
+        self._lines.write(fields, wall_s=self._clock.wall_s())
+
+    def _on_policy_error(self, error: PolicyError, pool: str) -> None:
+        self.tally.add(Count.POLICY_ERRORS, pool)
+        log.error("pool %s runs under its last good policy, because a key is wrong: %s", pool, error)
+
+    def _on_pool_event(self, event: PoolEvent) -> None:
+        level = logging.WARNING if event.change in _WORRYING else logging.INFO
+        log.log(level, "pool %s: %s %s", event.pool, event.change, " ".join(event.details.split("\n")))
+
+    def _pool_gauges(self) -> gauges.PoolGauges:
+        now_s = self._clock.now_s()
+        conflicts = set(self.pools.conflicts(now_s))
+        return {
+            pool.name: gauges.of_snapshot(pool.controller.snapshot(now_s), conflict=pool.name in conflicts)
+            for pool in self.pools
+        }
+
+    def _process_gauges(self) -> Mapping[gauges.Gauge, float]:
+        return gauges.of_process(streams=self.ext_proc.streams, pools=len(self.pools), draining=self.ext_proc.draining)
+
+    def _log_start(self) -> None:
+        self._lines.write(
+            {
+                "event": "listening",
+                "version": __version__,
+                "replica": self.replica,
+                "grpc": self._settings.listen,
+                "grpc_port": self.grpc.port,
+                "ops_port": self.ops.port,
+            },
+            wall_s=self._clock.wall_s(),
+        )
+
+
+_WORRYING = frozenset({Change.CONFLICT, Change.OVERFLOWED, Change.NOT_RESTORED})
+
+
+def serve(settings: Settings) -> int:
+    """Run the service until SIGTERM or SIGINT; returns the exit code."""
+
+    async def main() -> None:
+        app = App(settings)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, app.stop)
+        await app.run()
+
+    uvloop.run(main())
+    return 0
+
+
+def _state_file(directory: Path) -> StateFile:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FlagError(f"--state-dir: cannot use {str(directory)!r}: {error.strerror}") from error
+    return StateFile(directory)
+
+
+def _host_port(flag: str, text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise FlagError(f"{flag}: {text!r} is not usable; expected HOST:PORT, such as 127.0.0.1:9003")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,136 @@
+"""The command line: flags of the process only. Everything about pools travels in Envoy's configuration."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidegate import __version__
+from tidegate.errors import OperatorError
+
+EXIT_OPERATOR_ERROR = 2
+
+_SERVE_EPILOG = """\
+All settings of a pool (capacity, queue, budgets, tenants) are tidegate-* keys in the initial metadata of the filter in
+envoy.yaml; envoy/README.md lists every one. On SIGTERM or SIGINT whoever waits gets a verdict or a 503 that says
+"shutting_down", running answers go on, the books are saved, and the process exits 0 after --grace-s seconds at the
+latest. Exit codes: 0 stopped as asked, 2 a flag that cannot be used.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    try:
+        arguments = build_parser(with_sim=words[:1] == ["sim"]).parse_args(words)
+        return int(arguments.run(arguments))
+    except OperatorError as error:
+        print(f"tidegate: {error}", file=sys.stderr)
+        return EXIT_OPERATOR_ERROR
+
+
+def build_parser(*, with_sim: bool) -> argparse.ArgumentParser:
+    """The parser of all commands; those of the simulation are only loaded where they are wanted."""
+    parser = argparse.ArgumentParser(
+        prog="tidegate", description="Admission control and queueing for LLM inference behind Envoy."
+    )
+    parser.add_argument("--version", action="version", version=f"tidegate {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_serve(commands)
+    sim = commands.add_parser("sim", help="simulated engine, demo and playground")
+    if with_sim:
+        _add_sim(sim)
+    return parser
+
+
+def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    serve = commands.add_parser(
+        "serve",
+        help="answer Envoy's external-processing streams",
+        description="Answer Envoy's external-processing streams and take in its access log.",
+        epilog=_SERVE_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    serve.add_argument(
+        "--listen",
+        default="127.0.0.1:9002",
+        metavar="ADDRESS",
+        help="gRPC address for Envoy: HOST:PORT or unix:PATH; port 0 takes a free one (default %(default)s). "
+        "It has no authentication: let only Envoy reach it",
+    )
+    serve.add_argument(
+        "--ops-listen",
+        default="127.0.0.1:9003",
+        metavar="HOST:PORT",
+        help="address of /metrics and /healthz (default %(default)s)",
+    )
+    serve.add_argument(
+        "--state-dir",
+        type=Path,
+        metavar="DIR",
+        help="keep pools, books and what was learned here over a restart (default: forget)",
+    )
+    serve.add_argument(
+        "--grace-s",
+        type=_bounded(0.0, 3600.0),
+        default=25.0,
+        metavar="SECONDS",
+        help="after SIGTERM, running answers are watched for at most this long (default %(default)g); "
+        "keep it below Kubernetes' terminationGracePeriodSeconds",
+    )
+    serve.add_argument(
+        "--body-mib-max",
+        type=_bounded(1.0, 512.0),
+        default=32.0,
+        metavar="MIB",
+        help="largest request body taken in (default %(default)g); not below Envoy's own request_body_buffer_limit",
+    )
+    serve.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    serve.add_argument(
+        "--request-log",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="one JSON line per finished request (default on)",
+    )
+    serve.set_defaults(run=_serve)
+
+
+def _add_sim(sim: argparse.ArgumentParser) -> None:
+    try:
+        from tidegate.sim import commands  # noqa: PLC0415  an optional extra
+    except ImportError as error:
+        raise OperatorError(f"`tidegate sim` needs {error.name}: pip install 'tidegate[sim]'") from error
+    commands.add_to(sim.add_subparsers(required=True, metavar="COMMAND"))
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from tidegate.app import Settings, serve  # noqa: PLC0415  keeps --help and --version quick
+
+    return serve(
+        Settings(
+            listen=arguments.listen,
+            ops_listen=arguments.ops_listen,
+            state_dir=arguments.state_dir,
+            grace_s=arguments.grace_s,
+            body_bytes_max=int(arguments.body_mib_max * 1024 * 1024),
+            log_level=arguments.log_level,
+            request_log=arguments.request_log,
+        )
+    )
+
+
+class _bounded:  # noqa: N801  argparse shows the name of a type in its messages
+    """A number within bounds, for argparse."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self._low = low
+        self._high = high
+
+    def __call__(self, text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not self._low <= value <= self._high:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {self._low:g} to {self._high:g}")
+        return value

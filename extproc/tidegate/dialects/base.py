@@ -1,0 +1,35 @@
+"""The seam: what an API must tell us about a request, and how it words a refusal."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegate_estimator import CompletionRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceRequest:
+    """The facts of one request body: what to estimate, and whether the answer is streamed."""
+
+    completion: CompletionRequest
+    stream: bool
+
+
+class Dialect(Protocol):
+    """One API."""
+
+    @property
+    def name(self) -> str:
+        """Metric label and log field, such as `openai_chat`."""
+        ...
+
+    def parse_request(self, body: bytes, *, tenant: str) -> InferenceRequest:
+        """Read the facts; linear time, no copy of text that is not needed.
+
+        Raises:
+            MalformedBody: the body is not what this API asks for. It never raises anything else, whatever the bytes.
+        """
+        ...
+
+    def error_body(self, *, status: int, code: str, message: str) -> bytes:
+        """The API's own error body (application/json) for a refusal."""
+        ...

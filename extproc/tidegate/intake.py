@@ -1,0 +1,180 @@
+"""From what Envoy sends of a request to a piece of work: whose it is, which pool's, what it will cost, how long it
+may wait.
+
+Nothing a client sends can make this fail: an unknown API, a body that is not JSON, a model nobody serves run at a
+stated default cost and are counted; the engine gives the client its own answer.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidegate.admission.deadline import client_timeout
+from tidegate.admission.work import Work
+from tidegate.dialects import Dialect, dialect_for
+from tidegate.errors import MalformedBody
+from tidegate.policy import RequestPolicy
+from tidegate.pools import Pool, Pools
+from tidegate.tally import Count, LabelSet, Tally
+from tidegate_estimator import CostEstimate
+
+HOLD_MARGIN_S = 0.05
+"""Every hold ends this long before Envoy's own timer, for the answer has to reach Envoy in time."""
+
+CLIENT_TIMEOUT_DEFAULT_S = 60.0
+DEFAULT_PROMPT_TOKENS = 256
+TENANT_CHARS_MAX = 128
+
+_CLUSTER_ATTRIBUTE = "xds.cluster_name"
+
+
+class Kind(StrEnum):
+    """What the headers say about a request."""
+
+    BODYLESS = "bodyless"  # GET and the like: passes, nothing is booked
+    UNKNOWN_API = "unknown_api"  # a body we cannot read: booked at a default cost, never held or refused
+    INFERENCE = "inference"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A request whose headers have come."""
+
+    id: str
+    pool: Pool
+    policy: RequestPolicy
+    tenant: str
+    tenant_label: str
+    kind: Kind
+    dialect: Dialect | None
+    client_timeout_s: float
+    hold_s_max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A request whose cost is known, or known to be unknowable (`why_default`)."""
+
+    work: Work
+    estimate: CostEstimate | None
+    model: str
+    model_label: str
+    why_default: str = ""
+
+
+class Intake:
+    """Reads requests on behalf of all pools."""
+
+    def __init__(self, pools: Pools, tally: Tally, *, replica: str) -> None:
+        self._pools = pools
+        self._tally = tally
+        self._serial = itertools.count(1)
+        self.replica = replica
+        self.tenants = LabelSet()
+        self.models = LabelSet()
+
+    def open(
+        self,
+        headers: Mapping[str, str],
+        *,
+        end_of_stream: bool,
+        attributes: Mapping[str, str],
+        metadata: Iterable[tuple[str, str | bytes]],
+        now_s: float,
+    ) -> Opening:
+        """Read the headers of a request and the policy that came with its stream."""
+        pool, policy, tenant = self._pools.find(metadata, attributes.get(_CLUSTER_ATTRIBUTE, ""), now_s)
+        if tenant is None:
+            tenant = headers.get(policy.tenant_header, "") if policy.tenant_header else ""
+        tenant = tenant[:TENANT_CHARS_MAX]
+        dialect = None if end_of_stream else dialect_for(headers.get(":method", ""), headers.get(":path", ""))
+        if end_of_stream:
+            kind = Kind.BODYLESS
+        else:
+            kind = Kind.UNKNOWN_API if dialect is None else Kind.INFERENCE
+        return Opening(
+            id=f"{self.replica}-{next(self._serial):x}",
+            pool=pool,
+            policy=policy,
+            tenant=tenant,
+            tenant_label=self.tenants.label(tenant),
+            kind=kind,
+            dialect=dialect,
+            client_timeout_s=self._client_timeout_s(headers, policy),
+            hold_s_max=max(0.0, policy.hold_s_max - HOLD_MARGIN_S),
+        )
+
+    def prove(self, tenant: str, model: str) -> None:
+        """An engine has answered for these names, so they may be labels of their own."""
+        self.tenants.prove(tenant)
+        self.models.prove(model)
+
+    def least(self, opening: Opening) -> Work:
+        """The smallest work this request could turn out to be: one token in, one token out."""
+        return self._work(opening, prompt_tokens=1, completion_tokens_max=1, log_mean=0.0, log_sigma=0.1)
+
+    def default(self, opening: Opening, why: str) -> Weighed:
+        """The request at the default cost: booked, never held or refused."""
+        self._tally.add(Count.DEFAULT_COST, opening.pool.name, why)
+        work = self._work(opening, prompt_tokens=DEFAULT_PROMPT_TOKENS, refusable=False)
+        return Weighed(work, None, "", "", why_default=why)
+
+    def weigh(self, opening: Opening, body: bytes) -> Weighed:
+        """Read the body and estimate its cost."""
+        assert opening.dialect is not None
+        try:
+            request = opening.dialect.parse_request(body, tenant=opening.tenant)
+        except MalformedBody:
+            return self.default(opening, "malformed_body")
+        completion = request.completion
+        estimate = opening.pool.estimator.estimate(completion)
+        cap = completion.max_tokens
+        work = self._work(
+            opening,
+            prompt_tokens=estimate.prompt_tokens,
+            completion_tokens_max=None if cap is None else cap * completion.sequences,
+            log_mean=estimate.log_mean,
+            log_sigma=estimate.log_sigma,
+            sequences=completion.sequences,
+            stream=request.stream,
+            refusable=not opening.policy.shadow,
+        )
+        return Weighed(work, estimate, completion.model, self.models.label(completion.model))
+
+    def _work(
+        self,
+        opening: Opening,
+        *,
+        prompt_tokens: int,
+        completion_tokens_max: int | None = None,
+        log_mean: float = 5.0,
+        log_sigma: float = 0.9,
+        sequences: int = 1,
+        stream: bool = True,
+        refusable: bool = True,
+    ) -> Work:
+        policy = opening.policy
+        return Work(
+            id=opening.id,
+            tenant=opening.tenant,
+            prompt_tokens=prompt_tokens,
+            completion_tokens_max=completion_tokens_max,
+            log_mean=log_mean,
+            log_sigma=log_sigma,
+            sequences=sequences,
+            stream=stream,
+            ttft_budget_s=policy.ttft_budget_s,
+            client_timeout_s=opening.client_timeout_s,
+            hold_s_max=opening.hold_s_max,
+            weight=policy.weight,
+            refusable=refusable,
+        )
+
+    def _client_timeout_s(self, headers: Mapping[str, str], policy: RequestPolicy) -> float:
+        stated = client_timeout(headers)
+        if stated.ignored:
+            self._tally.add(Count.IGNORED_HEADERS, by=stated.ignored)
+        stated_s = [seconds for seconds in (stated.timeout_s, policy.client_timeout_s) if seconds is not None]
+        # SDKs send their own generous default (600 s): where the policy knows better, the shorter one holds
+        return min(stated_s, default=CLIENT_TIMEOUT_DEFAULT_S)

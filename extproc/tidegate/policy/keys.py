@@ -1,0 +1,241 @@
+"""Every `tidegate-*` key there is, one entry a key."""
+
+from difflib import get_close_matches
+from typing import Any
+
+from tidegate.admission.limits import Mode
+from tidegate.errors import PolicyError
+from tidegate.policy.engines import ENGINES_MAX, engines
+from tidegate.policy.key import SHOWN_CHARS_MAX, Key, Scope, shown
+from tidegate.policy.values import (
+    POOL_NAME_LEN_MAX,
+    TTFT_BUDGET_MS_MAX,
+    WEIGHT_MAX,
+    class_name,
+    class_terms,
+    header_source,
+    one_of,
+    pool_name,
+    seconds_of,
+    whole_of,
+)
+
+PREFIX = "tidegate-"
+CLASS_PREFIX = "tidegate-class-"
+ENGINE_KINDS = ("vllm", "sglang", "llamacpp", "triton", "trtllm", "ray-serve", "tgi", "kserve", "prometheus")
+_HOUR_MS = 3_600_000
+
+
+def _whole(name: str, scope: Scope, unit: str, bounds: tuple[int, int], default: str, meaning: str) -> Key[int]:
+    lowest, highest = bounds
+    expected = f"a whole number from {lowest} to {highest}"
+    return Key(
+        name=name,
+        scope=scope,
+        unit=unit,
+        default=default,
+        expected=expected,
+        meaning=meaning,
+        read=whole_of(lowest, highest),
+    )
+
+
+def _ms(name: str, bounds: tuple[int, int], default: str, meaning: str) -> Key[float]:
+    lowest, highest = bounds
+    expected = f"a whole number of milliseconds from {lowest} to {highest}"
+    return Key(
+        name=name,
+        scope=Scope.REQUEST,
+        unit="ms",
+        default=default,
+        expected=expected,
+        meaning=meaning,
+        read=seconds_of(lowest, highest),
+    )
+
+
+POOL = Key(
+    name="tidegate-pool",
+    scope=Scope.REQUEST,
+    default="the Envoy cluster's name",
+    expected=f"1 to {POOL_NAME_LEN_MAX} of the characters A-Z a-z 0-9 . _ | / -, and not `overflow`",
+    meaning="Pool the request belongs to: engines that share one queue and one capacity.",
+    read=pool_name,
+)
+ENGINES = Key(
+    name="tidegate-engines",
+    scope=Scope.POOL,
+    default="none",
+    expected=f"`HOST:PORT[;metrics=URL],...` or `dns:NAME:PORT[;metrics=PATH]`, at most {ENGINES_MAX}, none twice",
+    meaning="Serving addresses of the engines, as Envoy sees them, and where their metrics pages are.",
+    read=engines,
+)
+ENGINE = Key(
+    name="tidegate-engine",
+    scope=Scope.POOL,
+    default="none",
+    expected=f"one of {', '.join(ENGINE_KINDS)}",
+    meaning="Kind of the engines, which says how to read their metrics pages.",
+    read=one_of({kind: kind for kind in ENGINE_KINDS}),
+)
+SLOTS_MAX = _whole(
+    "tidegate-slots-max",
+    Scope.POOL,
+    "sequences",
+    (1, 100_000),
+    "learned; until then 256",
+    "Sequences one engine runs at once (vLLM: `max_num_seqs`).",
+)
+KV_TOKENS_MAX = _whole(
+    "tidegate-kv-tokens-max",
+    Scope.POOL,
+    "tokens",
+    (1, 1_000_000_000),
+    "learned; until then 100000",
+    "Tokens the KV cache of one engine holds.",
+)
+BATCHED_TOKENS_MAX = _whole(
+    "tidegate-batched-tokens-max",
+    Scope.POOL,
+    "tokens",
+    (1, 10_000_000),
+    "learned; until then 2048",
+    "Tokens one engine handles in a step (vLLM: `max_num_batched_tokens`).",
+)
+QUEUE_LEN_MAX = _whole(
+    "tidegate-queue-len-max",
+    Scope.POOL,
+    "requests",
+    (0, 10_000),
+    "50",
+    "Requests that may wait, for each engine; 0 never holds a request.",
+)
+MODE = Key(
+    name="tidegate-mode",
+    scope=Scope.POOL,
+    default="hybrid",
+    expected=f"one of {', '.join(Mode)}",
+    meaning="How long a request may wait: its TTFT budget, 300 ms, or 0.7 of the client's timeout.",
+    read=one_of({mode.value: mode for mode in Mode}),
+)
+ESTIMATOR = Key(
+    name="tidegate-estimator",
+    scope=Scope.POOL,
+    default="window",
+    expected="`window`",
+    meaning="How the length of an answer is predicted.",
+    read=one_of({"window": "window"}),
+)
+SHADOW = Key(
+    name="tidegate-shadow",
+    scope=Scope.REQUEST,
+    default="off",
+    expected="`on` or `off`",
+    meaning="Decide and report, but admit everything at once.",
+    read=one_of({"on": True, "off": False}),
+)
+TTFT_BUDGET_MS = _ms(
+    "tidegate-ttft-budget-ms", (1, TTFT_BUDGET_MS_MAX), "2000", "Time to first token that a caller accepts."
+)
+TPOT_TARGET_MS = _ms("tidegate-tpot-target-ms", (1, 60_000), "150", "Time per output token that a caller accepts.")
+CLIENT_TIMEOUT_MS = _ms(
+    "tidegate-client-timeout-ms",
+    (1, _HOUR_MS),
+    "from the client's headers, else 60000",
+    "When a caller gives up that does not say so itself.",
+)
+MESSAGE_TIMEOUT_MS = _ms(
+    "tidegate-message-timeout-ms",
+    (1, _HOUR_MS),
+    "200",
+    "Repeats the filter's `message_timeout`, which Envoy keeps to itself.",
+)
+HOLD_MS_MAX = _ms(
+    "tidegate-hold-ms-max",
+    (0, _HOUR_MS),
+    "`tidegate-message-timeout-ms`",
+    "Repeats the filter's `max_message_timeout`: the longest a request is held; a hold ends 50 ms before it.",
+)
+TENANT = Key(
+    name="tidegate-tenant",
+    scope=Scope.REQUEST,
+    default="none: one tenant for all",
+    expected="any text",
+    meaning="The tenant itself; may be a command operator (a verified claim, the peer's SAN): it differs by request.",
+    read=str,
+)
+TENANT_FROM = Key(
+    name="tidegate-tenant-from",
+    scope=Scope.REQUEST,
+    default="none",
+    expected="`header:NAME` with a header's name in lower case",
+    meaning="Header, set by the mesh, that names the tenant.",
+    read=header_source,
+)
+CLASS = Key(
+    name="tidegate-class",
+    scope=Scope.REQUEST,
+    default="none",
+    expected="the NAME of a class that a `tidegate-class-NAME` key defines: 1 to 32 of the characters a-z 0-9 _ -",
+    meaning="Class of the request; its terms win over `tidegate-ttft-budget-ms`.",
+    read=class_name,
+)
+CLASS_TERMS = Key(
+    name=f"{CLASS_PREFIX}NAME",
+    scope=Scope.REQUEST,
+    default="none",
+    expected=(
+        f"`ttft-budget-ms=500,weight=4`, either or both: a budget from 1 to {TTFT_BUDGET_MS_MAX} ms, "
+        f"a weight from 1 to {WEIGHT_MAX}"
+    ),
+    meaning="Terms of one class, at most 16 of them: TTFT budget, and turns its tenants take in a round of the queue.",
+    read=class_terms,
+)
+
+_ALL: tuple[Key[Any], ...] = (
+    POOL,
+    ENGINES,
+    ENGINE,
+    SLOTS_MAX,
+    KV_TOKENS_MAX,
+    BATCHED_TOKENS_MAX,
+    QUEUE_LEN_MAX,
+    MODE,
+    ESTIMATOR,
+    SHADOW,
+    TTFT_BUDGET_MS,
+    TPOT_TARGET_MS,
+    CLIENT_TIMEOUT_MS,
+    MESSAGE_TIMEOUT_MS,
+    HOLD_MS_MAX,
+    TENANT,
+    TENANT_FROM,
+    CLASS,
+    CLASS_TERMS,
+)
+KEYS: dict[str, Key[Any]] = {key.name: key for key in _ALL}
+"""Every key by its name, in the order of the documentation."""
+
+
+def key_of(name: str) -> Key[Any] | None:
+    """The key that `name` is, a class's own key included; None where there is no such key."""
+    if name.startswith(CLASS_PREFIX):
+        return CLASS_TERMS
+    return KEYS.get(name)
+
+
+def unknown_key(name: str, value: str) -> PolicyError:
+    """The error for a key that does not exist, with the likely meant one."""
+    near = get_close_matches(name[:SHOWN_CHARS_MAX], KEYS, n=1)
+    return PolicyError(shown(name), shown(value), f"a known key; did you mean {near[0]}?" if near else "a known key")
+
+
+def keys_markdown() -> str:
+    """The table of all keys for the documentation, one row a key, as GitHub's Markdown."""
+    head = ("key", "scope", "unit", "default", "value", "meaning")
+    rows = [(f"`{key.name}`", key.scope, key.unit, key.default, key.expected, key.meaning) for key in KEYS.values()]
+    return "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in (head, ("---",) * len(head), *rows))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,150 @@
+"""From the pairs in Envoy's gRPC initial metadata to a policy; pure, and strict: one bad key fails the whole text."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from tidegate.admission.limits import Limits, Mode
+from tidegate.errors import PolicyError
+from tidegate.policy import keys
+from tidegate.policy.key import Key, Scope, shown
+from tidegate.policy.keys import key_of, unknown_key
+from tidegate.policy.records import Policy, PoolPolicy, RequestPolicy
+from tidegate.policy.values import ClassTerms, class_name, pool_name_of_cluster
+
+T = TypeVar("T")
+
+VALUE_BYTES_MAX = 1024
+TEXT_BYTES_MAX = 4096
+"""All keys of a stream and their values together. gRPC refuses streams from 8 KiB on, and Envoy then admits unseen."""
+CLASSES_MAX = 16
+
+
+def parse_policy(pairs: Iterable[tuple[str, str]], *, default_pool: str) -> Policy:
+    """Read the `tidegate-*` keys among `pairs`; other keys are none of ours and pass by.
+
+    Args:
+        pairs: names and values in the order of the metadata; of a repeated key the last one counts.
+        default_pool: pool where no `tidegate-pool` is given, usually the Envoy cluster's name; any text will do.
+
+    Raises:
+        PolicyError: an unknown key, a value that is not what its key asks for, or more than 1 KiB in a value or 4 KiB
+            in all. The value of `tidegate-tenant` differs by request and is not looked at.
+    """
+    ours = [(name, value) for name, value in pairs if name.startswith(keys.PREFIX) and name != keys.TENANT.name]
+    _check_size(ours)
+    stated = dict(ours)
+    for name, value in stated.items():
+        if key_of(name) is None:
+            raise unknown_key(name, value)
+    name = _read(stated, keys.POOL, "") or pool_name_of_cluster(default_pool)
+    return Policy(pool=_pool(stated, name), request=_request(stated), text=_text(stated))
+
+
+def pairs_of(text: str) -> list[tuple[str, str]]:
+    """The pairs that a canonical text of a policy or of a part of one was made of."""
+    return [(name, value) for name, _, value in (line.partition("=") for line in text.splitlines())]
+
+
+def pool_name_stated(pairs: Iterable[tuple[str, str]], *, default_pool: str) -> str:
+    """The pool's name alone, whatever else is wrong: a bad `tidegate-pool` falls back on the default."""
+    try:
+        return _read(dict(pairs), keys.POOL, "") or pool_name_of_cluster(default_pool)
+    except PolicyError:
+        return pool_name_of_cluster(default_pool)
+
+
+def size_bytes(text: str) -> int:
+    """Bytes of the text on the wire."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))
+
+
+def _check_size(pairs: list[tuple[str, str]]) -> None:
+    total = 0
+    for name, value in pairs:
+        if size_bytes(value) > VALUE_BYTES_MAX:
+            raise PolicyError(shown(name), shown(value), f"at most {VALUE_BYTES_MAX} bytes in a value")
+        total += size_bytes(name) + size_bytes(value)
+    if total > TEXT_BYTES_MAX:
+        name, value = pairs[-1]
+        expected = f"at most {TEXT_BYTES_MAX} bytes in all tidegate-* keys and values together, not {total}"
+        raise PolicyError(shown(name), shown(value), expected)
+
+
+def _read(stated: dict[str, str], key: Key[T], default: T) -> T:
+    text = stated.get(key.name)
+    return default if text is None else key.value(text)
+
+
+def _pool(stated: dict[str, str], name: str) -> PoolPolicy:
+    usual = Limits()
+    limits = Limits(
+        slots=_read(stated, keys.SLOTS_MAX, usual.slots),
+        kv_tokens=_read(stated, keys.KV_TOKENS_MAX, usual.kv_tokens),
+        batched_tokens=_read(stated, keys.BATCHED_TOKENS_MAX, usual.batched_tokens),
+        queue_len=_read(stated, keys.QUEUE_LEN_MAX, usual.queue_len),
+        mode=_read(stated, keys.MODE, Mode.HYBRID),
+        slots_stated=keys.SLOTS_MAX.name in stated,
+        kv_tokens_stated=keys.KV_TOKENS_MAX.name in stated,
+    )
+    return PoolPolicy(
+        name=name,
+        limits=limits,
+        engines=_read(stated, keys.ENGINES, ()),
+        engine=_read(stated, keys.ENGINE, ""),
+        estimator=_read(stated, keys.ESTIMATOR, "window"),
+        text=_text(_of_scope(stated, Scope.POOL)),
+    )
+
+
+def _request(stated: dict[str, str]) -> RequestPolicy:
+    usual = RequestPolicy()
+    tenant_class, terms = _class_in_force(stated)
+    message_timeout_s = _read(stated, keys.MESSAGE_TIMEOUT_MS, usual.message_timeout_s)
+    ttft_budget_s = _read(stated, keys.TTFT_BUDGET_MS, usual.ttft_budget_s)
+    client_timeout_s = _read(stated, keys.CLIENT_TIMEOUT_MS, 0.0)
+    return RequestPolicy(
+        ttft_budget_s=ttft_budget_s if terms.ttft_budget_s is None else terms.ttft_budget_s,
+        tpot_target_s=_read(stated, keys.TPOT_TARGET_MS, usual.tpot_target_s),
+        client_timeout_s=client_timeout_s or None,
+        message_timeout_s=message_timeout_s,
+        hold_s_max=_read(stated, keys.HOLD_MS_MAX, message_timeout_s),
+        tenant_header=_read(stated, keys.TENANT_FROM, ""),
+        weight=usual.weight if terms.weight is None else terms.weight,
+        shadow=_read(stated, keys.SHADOW, False),
+        tenant_class=tenant_class,
+        text=_text(_of_scope(stated, Scope.REQUEST)),
+    )
+
+
+def _class_in_force(stated: dict[str, str]) -> tuple[str, ClassTerms]:
+    """The class the request is in and its terms; every class defined is read, so that a mistake shows at once."""
+    defined: dict[str, ClassTerms] = {}
+    for key, value in stated.items():
+        if not key.startswith(keys.CLASS_PREFIX):
+            continue
+        defined[_class_defined_by(key, value)] = keys.CLASS_TERMS.value(value, name=key)
+        if len(defined) > CLASSES_MAX:
+            raise PolicyError(shown(key), shown(value), f"at most {CLASSES_MAX} classes")
+    name = _read(stated, keys.CLASS, "")
+    if not name:
+        return "", ClassTerms()
+    if name not in defined:
+        expected = f"the name of a defined class ({', '.join(defined) or 'there is none'})"
+        raise PolicyError(keys.CLASS.name, shown(name), expected)
+    return name, defined[name]
+
+
+def _class_defined_by(key: str, value: str) -> str:
+    try:
+        return class_name(key.removeprefix(keys.CLASS_PREFIX))
+    except ValueError:
+        expected = f"a key `{keys.CLASS_TERMS.name}` with 1 to 32 of the characters a-z 0-9 _ - as NAME"
+        raise PolicyError(shown(key), shown(value), expected) from None
+
+
+def _of_scope(stated: dict[str, str], scope: Scope) -> dict[str, str]:
+    return {name: value for name, value in stated.items() if (key := key_of(name)) is not None and key.scope is scope}
+
+
+def _text(stated: dict[str, str]) -> str:
+    return "\n".join(sorted(f"{name}={value}" for name, value in stated.items()))

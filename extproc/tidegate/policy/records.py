@@ -1,0 +1,79 @@
+"""What a set of `tidegate-*` keys says, once it is read."""
+
+from dataclasses import dataclass, field
+
+from tidegate.admission.limits import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineAddress:
+    """One engine: its serving address as Envoy sees it, and where its metrics page is, if it was named.
+
+    Attributes:
+        address: `HOST:PORT`, an IPv6 host in brackets and in its shortest form.
+        metrics: URL of the metrics page, or its path where `dns` is set; empty where it was not named.
+        dns: the address is a name that stands for all addresses it resolves to.
+    """
+
+    address: str
+    metrics: str = ""
+    dns: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPolicy:
+    """Pool-scoped settings: capacity, engines, queue, mode. One record a pool at any moment.
+
+    Two records are equal when they mean the same, however their keys were written: `text` (sorted `key=value` lines of
+    the pool-scoped keys alone) takes no part in the comparison.
+    """
+
+    name: str
+    limits: Limits = field(default_factory=Limits)
+    engines: tuple[EngineAddress, ...] = ()
+    engine: str = ""
+    estimator: str = "window"
+    text: str = field(default="", compare=False)
+
+    @property
+    def engine_count(self) -> int:
+        """Engines the pool's capacity is the sum of: those named, a DNS name being one, and one where none is named."""
+        return max(1, len(self.engines))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestPolicy:
+    """Request-scoped settings: budgets, timeouts, tenant source, shadow; a route may override each.
+
+    Attributes:
+        ttft_budget_s: time to first token that a caller accepts.
+        tpot_target_s: time per output token that a caller accepts.
+        client_timeout_s: when a caller gives up that does not say so itself; None means 60 s.
+        message_timeout_s: repeats the filter's message_timeout.
+        hold_s_max: the longest hold; where above message_timeout_s, a hold is announced by override_message_timeout.
+        tenant_header: header that names the tenant, or empty.
+        weight: turns of the tenant in a round of the queue.
+        shadow: decide and report, admit all.
+        tenant_class: name of the class in force, or empty.
+        text: sorted `key=value` lines of the request-scoped keys alone; takes no part in comparisons.
+    """
+
+    ttft_budget_s: float = 2.0
+    tpot_target_s: float = 0.15
+    client_timeout_s: float | None = None
+    message_timeout_s: float = 0.2
+    hold_s_max: float = 0.2
+    tenant_header: str = ""
+    weight: int = 1
+    shadow: bool = False
+    tenant_class: str = ""
+    text: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Everything one distinct text of keys says; `text` is its canonical form (sorted `key=value` lines)."""
+
+    pool: PoolPolicy
+    request: RequestPolicy = field(default_factory=RequestPolicy)
+    text: str = ""

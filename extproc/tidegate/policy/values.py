@@ -1,0 +1,114 @@
+"""How the values of `tidegate-*` keys are read: strictly, so that a typing mistake is an error and never a surprise.
+
+Every reader takes the text as it stands in the metadata and raises ValueError where it is not what the key asks for;
+the key that owns the reader words the error.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TypeVar
+
+T = TypeVar("T")
+
+POOL_NAME_LEN_MAX = 128
+POOL_NAMES_RESERVED = frozenset({"overflow"})
+"""The pool that takes what no table has room for; nobody else may be called so."""
+WEIGHT_MAX = 100
+TTFT_BUDGET_MS_MAX = 600_000
+DIGITS_MAX = 12
+
+_POOL_NAME = re.compile(r"[A-Za-z0-9._|/-]{1,128}", re.ASCII)
+_NOT_POOL_NAME = re.compile(r"[^A-Za-z0-9._|/-]", re.ASCII)
+_CLASS_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
+_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,128}", re.ASCII)
+_DIGEST_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassTerms:
+    """What a class grants: a time-to-first-token budget and turns in a round of the queue; None leaves the route's."""
+
+    ttft_budget_s: float | None = None
+    weight: int | None = None
+
+
+def whole(text: str, lowest: int, highest: int) -> int:
+    """ASCII digits without a sign, from `lowest` to `highest`."""
+    if not (text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX and lowest <= int(text) <= highest):
+        raise ValueError(text)
+    return int(text)
+
+
+def whole_of(lowest: int, highest: int) -> Callable[[str], int]:
+    """A reader of whole numbers in a range."""
+    return lambda text: whole(text, lowest, highest)
+
+
+def seconds_of(lowest_ms: int, highest_ms: int) -> Callable[[str], float]:
+    """A reader of whole milliseconds in a range; the result is in seconds."""
+    return lambda text: whole(text, lowest_ms, highest_ms) / 1000.0
+
+
+def one_of(values: dict[str, T]) -> Callable[[str], T]:
+    """A reader of one word of a few."""
+
+    def read(text: str) -> T:
+        if text not in values:
+            raise ValueError(text)
+        return values[text]
+
+    return read
+
+
+def pool_name(text: str) -> str:
+    """A pool's name as an operator writes it."""
+    if _POOL_NAME.fullmatch(text) is None or text in POOL_NAMES_RESERVED:
+        raise ValueError(text)
+    return text
+
+
+def pool_name_of_cluster(cluster_name: str) -> str:
+    """A usable pool name for any cluster name, the name itself wherever possible.
+
+    Names that are too long, reserved or hold other characters keep their readable part and get a digest, so that two
+    clusters never share a pool by accident. No cluster at all is the pool `default`.
+    """
+    if _POOL_NAME.fullmatch(cluster_name) is not None and cluster_name not in POOL_NAMES_RESERVED:
+        return cluster_name
+    if not cluster_name:
+        return "default"
+    digest = blake2b(cluster_name.encode("utf-8", "backslashreplace"), digest_size=_DIGEST_BYTES).hexdigest()
+    readable = _NOT_POOL_NAME.sub("_", cluster_name[: POOL_NAME_LEN_MAX - len(digest) - 1])
+    return f"{readable}-{digest}"
+
+
+def class_name(text: str) -> str:
+    """A class's name: lower case, because metadata keys are."""
+    if _CLASS_NAME.fullmatch(text) is None:
+        raise ValueError(text)
+    return text
+
+
+def header_source(text: str) -> str:
+    """The header's name in `header:NAME`."""
+    kind, _, name = text.partition(":")
+    if kind != "header" or _HEADER_NAME.fullmatch(name) is None:
+        raise ValueError(text)
+    return name
+
+
+def class_terms(text: str) -> ClassTerms:
+    """`ttft-budget-ms=500,weight=4`: at least one of the two, each once."""
+    stated: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, value = part.strip(" ").partition("=")
+        if not equals or name in stated or name not in {"ttft-budget-ms", "weight"}:
+            raise ValueError(text)
+        stated[name] = value
+    budget, weight = stated.get("ttft-budget-ms"), stated.get("weight")
+    return ClassTerms(
+        ttft_budget_s=None if budget is None else whole(budget, 1, TTFT_BUDGET_MS_MAX) / 1000.0,
+        weight=None if weight is None else whole(weight, 1, WEIGHT_MAX),
+    )

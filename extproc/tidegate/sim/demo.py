@@ -1,0 +1,143 @@
+"""`tidegate sim demo`: the same requests without and with Tidegate, on real Envoy, side by side.
+
+Three phases (normal load, twice the capacity, one tenant floods), each run twice on a fresh engine. Without Tidegate means
+the kill switch of the shipped configuration: the same Envoy, the same engine, no decision. Tidegate itself runs through
+all phases, as it would in production, and keeps what it has learned.
+"""
+
+import argparse
+import asyncio
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+
+from tidegate.errors import FlagError
+from tidegate.sim import scenario
+from tidegate.sim.demo_runs import DemoRuns
+from tidegate.sim.demo_view import show_closing, show_opening
+from tidegate.sim.envoy_admin import AdminClient
+from tidegate.sim.envoy_report import lines_about_decisions
+from tidegate.sim.processes import ProcessError, Processes
+from tidegate.sim.report import Control, RunResult
+from tidegate.sim.report_table import data_of
+from tidegate.sim.stack import Ports, Setup, Stack
+
+CORES_MAX = 1.6
+"""Above this, on two cores, processes wait for each other and the latencies say nothing about admission."""
+LATE_S_MAX = 0.1
+"""A request sent later than this was not sent at the moment the story asks for: the machine was busy with other work."""
+SECONDS_MAX = 600.0
+EXIT_CHILD_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the caller asked for; `seconds` is how long each run sends requests."""
+
+    seconds: float
+    seed: int
+    json_path: Path
+
+
+def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `tidegate sim demo`."""
+    parser.add_argument("--seconds", type=float, default=9.0, help="seconds of load a run (default %(default)g)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of arrivals and lengths (default %(default)d)")
+    parser.add_argument(
+        "--json", type=Path, default=Path("demo.json"), help="file for all figures (default %(default)s)"
+    )
+
+
+def run_demo(args: argparse.Namespace) -> int:
+    """Run the demo; the exit code: 0 done, 1 a part failed, 130 interrupted. FlagError for a flag out of bounds."""
+    if not 0.0 < args.seconds <= SECONDS_MAX:
+        raise FlagError(f"--seconds must be above 0 and at most {SECONDS_MAX:g}: {args.seconds:g}")
+    plan = Plan(seconds=args.seconds, seed=args.seed, json_path=args.json)
+    log_dir = Path(tempfile.mkdtemp(prefix="tidegate-demo-"))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_demo(plan, log_dir, Console()))
+    except ProcessError as error:
+        print(f"tidegate: {error}\n(logs are kept in {log_dir})", file=sys.stderr)
+        return EXIT_CHILD_FAILED
+    except KeyboardInterrupt:
+        print("interrupted: everything is stopped", file=sys.stderr)
+        exit_code = EXIT_INTERRUPTED
+    else:
+        exit_code = 0
+    shutil.rmtree(log_dir, ignore_errors=True)
+    return exit_code
+
+
+async def _demo(plan: Plan, log_dir: Path, console: Console) -> None:
+    capacity_per_s = scenario.capacity()
+    phases = scenario.phases(capacity_per_s)
+    show_opening(console, capacity_per_s=capacity_per_s, seconds=plan.seconds)
+    async with Processes(log_dir) as processes:
+        stack = Stack(processes, Ports.free(), _setup(plan))
+        await stack.start()
+        async with AdminClient(stack.ports.admin) as admin:
+            demo = DemoRuns(stack, admin, console, seconds=plan.seconds, seed=plan.seed)
+            await demo.warm_up()
+            runs = [await demo.run(phase, control) for phase in phases for control in Control]
+            lines = lines_about_decisions(await admin.prometheus())
+    show_closing(console, runs, phases, lines)
+    reasons = void_reasons(runs)
+    console.print(_cpu_line(runs))
+    for reason in reasons:
+        console.print(f"[bold red]This demo is void[/bold red]: {reason}")
+    _write_json(plan, capacity_per_s, runs, lines, reasons)
+    console.print(f"All figures are in {plan.json_path}.", highlight=False)
+
+
+def void_reasons(runs: Sequence[RunResult]) -> list[str]:
+    """Why the figures of these runs say nothing about admission; empty where they do."""
+    cores = max(run.cores for run in runs)
+    late_s = max(run.figures.late_p99_s for run in runs)
+    reasons = []
+    if cores > CORES_MAX:
+        reasons.append(f"a run used {cores:.2f} cores, above {CORES_MAX:g}; its processes waited for each other")
+    if late_s > LATE_S_MAX:
+        reasons.append(f"requests were sent up to {late_s * 1000:.0f} ms late; the machine is busy with other work")
+    return reasons
+
+
+def _setup(plan: Plan) -> Setup:
+    return Setup(
+        engine=scenario.PROFILE,
+        time_scale=scenario.TIME_SCALE,
+        seed=plan.seed,
+        objective=scenario.OBJECTIVE,
+        client_timeout_s=scenario.PATIENCE.whole_s,
+    )
+
+
+def _cpu_line(runs: Sequence[RunResult]) -> str:
+    mean = sum(run.cores for run in runs) / len(runs)
+    return f"\nProcessor time, all processes and clients together: {mean:.2f} cores, at most {max(run.cores for run in runs):.2f} in a run."
+
+
+def _write_json(
+    plan: Plan, capacity_per_s: float, runs: Sequence[RunResult], envoy_lines: Sequence[str], reasons: Sequence[str]
+) -> None:
+    data = {
+        "seed": plan.seed,
+        "seconds": plan.seconds,
+        "time_scale": scenario.TIME_SCALE,
+        "capacity_per_s": capacity_per_s,
+        "engine": asdict(scenario.ENGINE),
+        "objective": asdict(scenario.OBJECTIVE),
+        "patience": asdict(scenario.PATIENCE),
+        "void": list(reasons),
+        "runs": data_of(runs),
+        "envoy": list(envoy_lines),
+    }
+    plan.json_path.write_text(json.dumps(data, indent=2) + "\n")

@@ -1,0 +1,126 @@
+"""Counts of what happened: plain integers on the request path, rendered as Prometheus counters when somebody scrapes.
+
+Names and label sets are fixed here, so that no caller can invent a series. Label values are either closed sets of
+ours or names from a bounded `LabelSet`.
+"""
+
+from enum import StrEnum
+
+
+class Count(StrEnum):
+    """One counter each; the value is its metric name, without the prefix `tidegate_` and the suffix `_total`."""
+
+    DECISIONS = "decisions"
+    OUTCOMES = "outcomes"
+    PROMPT_TOKENS = "prompt_tokens"
+    COMPLETION_TOKENS = "completion_tokens"
+    WASTED_TOKENS = "wasted_tokens"
+    UNLEARNED = "unlearned"
+    DEFAULT_COST = "default_cost"
+    IGNORED_HEADERS = "ignored_headers"
+    POLICY_ERRORS = "policy_errors"
+    POOLS_OVERFLOWED = "pools_overflowed"
+    STRAY_OUTCOMES = "stray_outcomes"
+    REPEATED_OUTCOMES = "repeated_outcomes"
+    STREAMS = "streams"
+    INTERNAL_ERRORS = "internal_errors"
+    LOG_LINES_DROPPED = "log_lines_dropped"
+
+
+LABELS: dict[Count, tuple[str, ...]] = {
+    Count.DECISIONS: ("pool", "decision", "reason"),
+    Count.OUTCOMES: ("pool", "ending"),
+    Count.PROMPT_TOKENS: ("pool",),
+    Count.COMPLETION_TOKENS: ("pool",),
+    Count.WASTED_TOKENS: ("pool",),
+    Count.UNLEARNED: ("pool", "why"),
+    Count.DEFAULT_COST: ("pool", "why"),
+    Count.IGNORED_HEADERS: (),
+    Count.POLICY_ERRORS: ("pool",),
+    Count.POOLS_OVERFLOWED: (),
+    Count.STRAY_OUTCOMES: (),
+    Count.REPEATED_OUTCOMES: (),
+    Count.STREAMS: ("end",),
+    Count.INTERNAL_ERRORS: ("where",),
+    Count.LOG_LINES_DROPPED: (),
+}
+
+HELP: dict[Count, str] = {
+    Count.DECISIONS: "Verdicts by decision (admit, delay, reject, pass) and the rule behind them.",
+    Count.OUTCOMES: "Finished requests, as Envoy's access log reported them, by how they ended.",
+    Count.PROMPT_TOKENS: "Prompt tokens that engines reported.",
+    Count.COMPLETION_TOKENS: "Completion tokens that engines reported.",
+    Count.WASTED_TOKENS: "Completion tokens that engines reported for answers whose client had left.",
+    Count.UNLEARNED: "Finished requests that taught the estimator nothing, and why.",
+    Count.DEFAULT_COST: "Requests booked at a default cost, and why.",
+    Count.IGNORED_HEADERS: "Timeout headers of clients that were not usable and so ignored.",
+    Count.POLICY_ERRORS: "Distinct policy texts that were refused; their requests run under the last good policy.",
+    Count.POOLS_OVERFLOWED: "Requests booked in the shared pool because there were too many pools.",
+    Count.STRAY_OUTCOMES: "Access-log entries that carried no usable id.",
+    Count.REPEATED_OUTCOMES: "Access-log entries for an id that was already settled.",
+    Count.STREAMS: "ext_proc streams that ended, and how.",
+    Count.INTERNAL_ERRORS: "Faults of this program, caught; the request concerned was let through.",
+    Count.LOG_LINES_DROPPED: "Log lines dropped because the writer could not keep up.",
+}
+
+
+class Tally:
+    """Counters by name and label values."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[Count, dict[tuple[str, ...], float]] = {count: {} for count in Count}
+
+    def add(self, count: Count, *labels: str, by: float = 1) -> None:
+        """Add to one series; `labels` are the values of LABELS[count], in that order."""
+        assert len(labels) == len(LABELS[count]), (count, labels)
+        series = self._counts[count]
+        series[labels] = series.get(labels, 0) + by
+
+    def get(self, count: Count, *labels: str) -> float:
+        """Value of one series, 0 where it has never been counted."""
+        return self._counts[count].get(labels, 0)
+
+    def series(self, count: Count) -> dict[tuple[str, ...], float]:
+        """All series of one counter."""
+        return dict(self._counts[count])
+
+
+class LabelSet:
+    """Names from outside as label values: cleaned, and never more than `limit` of them.
+
+    Anybody can send a model or tenant name that does not exist. So a name that no engine has ever answered for
+    (`prove`) may only take one of a few places; the rest show as `other`, and a flood of inventions cannot push real
+    names out.
+    """
+
+    OTHER = "other"
+
+    def __init__(self, *, limit: int = 64, unproved_limit: int = 16, chars_max: int = 64) -> None:
+        self._limit = limit
+        self._unproved_left = unproved_limit
+        self._chars_max = chars_max
+        self._labels: dict[str, str] = {}
+
+    def label(self, name: str) -> str:
+        """The label for a name: itself, cleaned; `other` where there is no place for it; empty for an empty name."""
+        known = self._labels.get(name)
+        if known is not None:
+            return known
+        if not name:
+            return ""
+        if self._unproved_left <= 0 or len(self._labels) >= self._limit:
+            return self.OTHER
+        self._unproved_left -= 1
+        return self._enter(name)
+
+    def prove(self, name: str) -> None:
+        """An engine answered for this name: it deserves a label of its own while there is room."""
+        if name and name not in self._labels and len(self._labels) < self._limit:
+            self._enter(name)
+
+    def _enter(self, name: str) -> str:
+        cleaned = "".join(c if c.isascii() and (c.isalnum() or c in "._:/-@") else "_" for c in name[: self._chars_max])
+        self._labels[name] = cleaned
+        return cleaned

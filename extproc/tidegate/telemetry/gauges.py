@@ -1,0 +1,60 @@
+"""The gauges: what the pools and the process hold at this moment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidegate.admission.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """One gauge: its name without prefix, and what it means."""
+
+    name: str
+    meaning: str
+
+
+PoolGauges: TypeAlias = Mapping[str, Mapping[Gauge, float]]
+"""Gauge values by pool name."""
+
+_IN_FLIGHT = Gauge("in_flight", "Requests that hold a booking.")
+_QUEUE = Gauge("queue_len", "Requests that wait for a verdict.")
+_QUEUE_MAX = Gauge("queue_len_max", "Requests that may wait.")
+_SEQUENCES = Gauge("sequences", "Sequence slots booked.")
+_SLOTS = Gauge("slots", "Sequence slots there are, at the present share of the start-up ramp.")
+_KV = Gauge("kv_tokens", "KV tokens booked.")
+_KV_MAX = Gauge("kv_tokens_capacity", "KV tokens there are, at the present share of the start-up ramp.")
+_ENGINES = Gauge("engines", "Engines taken to be alive.")
+_SHARE = Gauge("ramp_share", "Share of the limits in force: a new pool starts at a quarter and ramps up.")
+_TPOT = Gauge("tpot_seconds", "Time per output token, as learned from outcomes.")
+_DRAIN = Gauge("drain_rate", "Cost admitted from the queue, in bottleneck seconds an engine and second.")
+_ORPHANS = Gauge("orphan_bookings", "Bookings taken over from before a restart, not yet settled.")
+_CONFLICT = Gauge("policy_conflict", "1 while two texts of pool-scoped keys compete for the pool.")
+_STREAMS = Gauge("open_streams", "ext_proc streams that are open.")
+_POOLS = Gauge("pools", "Pools alive.")
+_DRAINING = Gauge("draining", "1 after SIGTERM.")
+
+
+def of_snapshot(snapshot: Snapshot, *, conflict: bool) -> dict[Gauge, float]:
+    """Gauges of one pool."""
+    return {
+        _IN_FLIGHT: snapshot.in_flight,
+        _QUEUE: snapshot.queue_len,
+        _QUEUE_MAX: snapshot.queue_len_max,
+        _SEQUENCES: snapshot.sequences,
+        _SLOTS: snapshot.sequences_max,
+        _KV: snapshot.kv_tokens,
+        _KV_MAX: snapshot.kv_tokens_max,
+        _ENGINES: snapshot.engines,
+        _SHARE: snapshot.share,
+        _TPOT: snapshot.tau_s,
+        _DRAIN: snapshot.drain_rate,
+        _ORPHANS: snapshot.orphans,
+        _CONFLICT: float(conflict),
+    }
+
+
+def of_process(*, streams: int, pools: int, draining: bool) -> dict[Gauge, float]:
+    """Gauges of the process."""
+    return {_STREAMS: streams, _POOLS: pools, _DRAINING: float(draining)}

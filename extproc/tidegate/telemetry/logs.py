@@ -1,0 +1,81 @@
+"""JSON logs that can never hold up a request: lines go through a bounded queue to a thread that writes them.
+
+A full pipe (a log collector that has stopped) would block a plain write, and with it every stream. Here it only
+fills the queue; what does not fit is dropped and counted.
+"""
+
+import logging
+import queue
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import BinaryIO
+
+import msgspec
+
+LINES_MAX = 10_000
+_STOP = b""
+
+
+class LineWriter:
+    """Writes JSON lines to a binary stream from a thread of its own."""
+
+    def __init__(self, on_drop: Callable[[], None], stream: BinaryIO | None = None) -> None:
+        self._on_drop = on_drop
+        self._stream = sys.stdout.buffer if stream is None else stream
+        self._queue: queue.Queue[bytes] = queue.Queue(LINES_MAX)
+        self._encode = msgspec.json.Encoder().encode
+        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+        self._thread.start()
+
+    def write(self, fields: Mapping[str, object], *, wall_s: float) -> None:
+        """Queue one line; drops it where the queue is full."""
+        line = self._encode({"time": datetime.fromtimestamp(wall_s, UTC).isoformat(timespec="milliseconds"), **fields})
+        try:
+            self._queue.put_nowait(line + b"\n")
+        except queue.Full:
+            self._on_drop()
+
+    def close(self, timeout_s: float = 2.0) -> None:
+        """Write what is queued, for at most `timeout_s`."""
+        try:
+            self._queue.put(_STOP, timeout=timeout_s)
+        except queue.Full:
+            return
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while (line := self._queue.get()) is not _STOP:
+            try:
+                self._stream.write(line)
+                if self._queue.empty():
+                    self._stream.flush()
+            except (OSError, ValueError):  # nobody reads any more: there is nowhere to say so
+                self._on_drop()
+
+
+class LineHandler(logging.Handler):
+    """Sends the standard library's log records to a LineWriter."""
+
+    def __init__(self, writer: LineWriter) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields: dict[str, object] = {
+            "event": "log",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            fields["exception"] = logging.Formatter().formatException(record.exc_info)
+        self._writer.write(fields, wall_s=record.created)
+
+
+def configure(writer: LineWriter, level: str) -> None:
+    """Route all logging through the writer."""
+    root = logging.getLogger()
+    root.handlers[:] = [LineHandler(writer)]
+    root.setLevel(level.upper())

@@ -1,0 +1,67 @@
+"""The Prometheus page: counters from the tally and gauges from the pools, gathered when somebody scrapes and not
+before.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tidegate import __version__
+from tidegate.tally import HELP, LABELS, Count, Tally
+from tidegate.telemetry.gauges import Gauge, PoolGauges
+
+
+class ServiceCollector(Collector):
+    """Renders everything this process counts."""
+
+    def __init__(
+        self, tally: Tally, pools: Callable[[], PoolGauges], process: Callable[[], Mapping[Gauge, float]]
+    ) -> None:
+        self._tally = tally
+        self._pools = pools
+        self._process = process
+
+    def collect(self) -> Iterator[Metric]:
+        """One scrape."""
+        yield from self._counters()
+        yield from self._pool_gauges()
+        for gauge, value in self._process().items():
+            yield GaugeMetricFamily(f"tidegate_{gauge.name}", gauge.meaning, value=value)
+        build = GaugeMetricFamily("tidegate_build_info", "Version of this process.", labels=["version"])
+        build.add_metric([__version__], 1)
+        yield build
+
+    def _counters(self) -> Iterator[Metric]:
+        for count in Count:
+            labels = LABELS[count]
+            family = CounterMetricFamily(f"tidegate_{count}", HELP[count], labels=labels)
+            series = self._tally.series(count)
+            if not labels:
+                series.setdefault((), 0)
+            for values, total in sorted(series.items()):
+                family.add_metric(values, total)
+            yield family
+
+    def _pool_gauges(self) -> Iterable[Metric]:
+        families: dict[Gauge, GaugeMetricFamily] = {}
+        for pool, gauges in sorted(self._pools().items()):
+            for gauge, value in gauges.items():
+                family = families.get(gauge)
+                if family is None:
+                    family = families[gauge] = GaugeMetricFamily(
+                        f"tidegate_pool_{gauge.name}", gauge.meaning, labels=["pool"]
+                    )
+                family.add_metric([pool], value)
+        return families.values()
+
+
+def registry_of(collector: ServiceCollector) -> CollectorRegistry:
+    """A registry of its own, with the usual process metrics beside ours."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry

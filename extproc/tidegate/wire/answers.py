@@ -1,0 +1,129 @@
+"""What Envoy is told, in its own terms: verdicts to replies, with the metadata that stats and the access log read.
+
+Every reply that decides something sets `decision` and `reason`; every verdict sets `hold_ms`. The metadata carries
+all that settling needs later, so that any replica can do it from the access-log entry alone.
+"""
+
+from base64 import b64encode
+from random import Random
+
+from tidegate.admission.decision import Admit, Reason, Reject, Rule
+from tidegate.intake import Kind, Opening, Weighed
+from tidegate.wire.events import BodyMode, Continue, Phase, Refuse, Scalar
+
+RETRY_AFTER_S_MAX = 30.0
+
+_MESSAGES: dict[Rule, str] = {
+    Rule.QUEUE_FULL: "The model is busy and its queue is full. Please retry after the time given.",
+    Rule.WAIT_TOO_LONG: "The model is busy: the answer could not begin in time. Please retry after the time given.",
+    Rule.EXPIRED: "The request waited in the queue for as long as it may. Please retry after the time given.",
+    Rule.NO_ENGINE: "No engine is available for this model. Please retry later.",
+    Rule.SHUTTING_DOWN: "The admission service is shutting down. Please retry.",
+    Rule.REQUEST_TOO_LARGE: "The request is larger than the model can ever hold; retrying cannot help.",
+}
+_FALLBACK_BODY = b'{"error":{"message":"%s","type":"server_error","param":null,"code":"%s"}}'
+
+
+class Answers:
+    """Words the replies of one replica. The random generator only spreads retries."""
+
+    def __init__(self, replica: str, random: Random) -> None:
+        self._replica = replica
+        self._random = random
+
+    def opened(self, opening: Opening, *, drained: bool) -> Continue:
+        """Answer to the headers of a request that is let through so far."""
+        metadata = self._identity(opening)
+        if opening.kind is Kind.INFERENCE:
+            metadata["decision"] = "pending"
+            return Continue(Phase.REQUEST_HEADERS, metadata)
+        metadata["hold_ms"] = 0
+        metadata["model"] = ""
+        metadata["reason"] = opening.kind.value
+        if opening.kind is Kind.BODYLESS or drained:
+            metadata["decision"] = "pass"
+            return Continue(Phase.REQUEST_HEADERS, metadata, BodyMode.LET_GO)
+        metadata["decision"] = "admit"
+        return Continue(Phase.REQUEST_HEADERS, metadata, BodyMode.SKIP_BODY)
+
+    def admitted(self, weighed: Weighed, verdict: Admit, *, shadowed: Reject | None) -> Continue:
+        """Answer to the body of a request that goes to the engine now."""
+        return Continue(Phase.REQUEST_BODY, self.admit_metadata(weighed, verdict, shadowed=shadowed))
+
+    def admit_metadata(self, weighed: Weighed, verdict: Admit, *, shadowed: Reject | None) -> dict[str, Scalar]:
+        """What stats and the settlement need of an admitted request."""
+        metadata: dict[str, Scalar] = {
+            "decision": "delay" if verdict.waited_s > 0.0 else "admit",
+            "reason": admit_reason(weighed, verdict, shadowed),
+            "hold_ms": round(verdict.waited_s * 1000.0),
+            "model": weighed.model_label,
+            "stream": weighed.work.stream,
+            "reserved_tokens": verdict.kv_tokens,
+        }
+        estimate = weighed.estimate
+        if estimate is not None:
+            metadata["predicted_tokens"] = round(estimate.mean)
+            metadata["log_mean"] = round(estimate.log_mean, 4)
+            metadata["log_sigma"] = round(estimate.log_sigma, 4)
+            metadata["ticket"] = b64encode(estimate.ticket).decode("ascii")
+            if weighed.model_label != weighed.model:
+                metadata["model_name"] = weighed.model
+        return metadata
+
+    def refused(self, opening: Opening, weighed: Weighed | None, verdict: Reject) -> Refuse:
+        """The answer that the client gets from us; it carries the whole metadata, also when it answers the headers."""
+        reason = verdict.reason
+        headers = {"content-type": "application/json", "x-tidegate-reason": str(reason)}
+        headers.update(self._retry_headers(reason, verdict.retry_after_s))
+        message = _MESSAGES[reason.rule]
+        if opening.dialect is None:
+            body = _FALLBACK_BODY % (message.encode(), reason.rule.encode())
+        else:
+            body = opening.dialect.error_body(status=verdict.status, code=reason.rule.value, message=message)
+        metadata = self._identity(opening)
+        metadata["model"] = "" if weighed is None else weighed.model_label
+        metadata["decision"] = "reject"
+        metadata["reason"] = reason.rule.value
+        metadata["measured"] = reason.measured
+        metadata["threshold"] = reason.threshold
+        metadata["hold_ms"] = round(verdict.waited_s * 1000.0)
+        if weighed is not None:
+            metadata["stream"] = weighed.work.stream
+            if weighed.estimate is not None:
+                metadata["predicted_tokens"] = round(weighed.estimate.mean)
+        return Refuse(
+            status=verdict.status,
+            headers=headers,
+            body=body,
+            details=f"tidegate_{reason.rule}",
+            metadata=metadata,
+        )
+
+    def _identity(self, opening: Opening) -> dict[str, Scalar]:
+        metadata: dict[str, Scalar] = {
+            "id": opening.id,
+            "replica": self._replica,
+            "pool": opening.pool.name,
+            "tenant": opening.tenant_label,
+        }
+        if opening.tenant_label != opening.tenant:  # the tag is bounded, the truth is needed to settle
+            metadata["tenant_name"] = opening.tenant
+        return metadata
+
+    def _retry_headers(self, reason: Reason, retry_after_s: float | None) -> dict[str, str]:
+        if retry_after_s is None:
+            return {"x-should-retry": "false"}
+        # Clients add no jitter of their own to a delay that a server names, so the spread has to come from here.
+        low, high = (0.5, 1.5) if reason.rule is Rule.NO_ENGINE else (1.0, 1.5)
+        delay_s = min(retry_after_s * self._random.uniform(low, high), RETRY_AFTER_S_MAX)
+        whole_s = int(delay_s + self._random.random())  # rounded at random, or the jitter would be lost
+        return {"retry-after": str(max(1, whole_s)), "retry-after-ms": str(max(1, round(delay_s * 1000.0)))}
+
+
+def admit_reason(weighed: Weighed, verdict: Admit, shadowed: Reject | None) -> str:
+    """Code of what stood behind an admit."""
+    if weighed.why_default:
+        return weighed.why_default
+    if shadowed is not None:
+        return f"shadow_{shadowed.reason.rule}"
+    return verdict.reason.rule.value

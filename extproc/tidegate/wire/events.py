@@ -1,0 +1,93 @@
+"""What Envoy tells us on an ext_proc stream, and what we may answer: frozen records, free of protobuf."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+Scalar: TypeAlias = str | float | bool
+"""What a dynamic-metadata field may hold."""
+
+
+class Phase(Enum):
+    """The messages Envoy may send, each of which it wants answered in kind."""
+
+    REQUEST_HEADERS = "request_headers"
+    REQUEST_BODY = "request_body"
+    REQUEST_TRAILERS = "request_trailers"
+    RESPONSE_HEADERS = "response_headers"
+    RESPONSE_BODY = "response_body"
+    RESPONSE_TRAILERS = "response_trailers"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeaders:
+    """The request's headers, pseudo-headers included; repeated ones are joined by a comma.
+
+    `attributes` holds what the filter's request_attributes name and Envoy knows, such as `xds.cluster_name`.
+    """
+
+    headers: Mapping[str, str]
+    end_of_stream: bool = False
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBody:
+    """The request's buffered body. `end_of_stream` says little: a decompressor in front clears it."""
+
+    body: bytes
+    end_of_stream: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Any later message; only its kind matters."""
+
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A message of a kind this version of the API does not know; it cannot be answered in kind."""
+
+
+Event: TypeAlias = RequestHeaders | RequestBody | Other | Unknown
+
+
+class BodyMode(Enum):
+    """What should become of the rest of the stream, said in the answer to the headers."""
+
+    AS_CONFIGURED = 0
+    SKIP_BODY = 1  # send the body on unread, keep the stream open to the end of the exchange
+    LET_GO = 2  # nothing more to see: Envoy closes the stream at once
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Let the message pass, and put `metadata` into Envoy's dynamic metadata."""
+
+    phase: Phase
+    metadata: Mapping[str, Scalar] | None = None
+    body_mode: BodyMode = BodyMode.AS_CONFIGURED
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceHold:
+    """Ask Envoy to wait longer than message_timeout for the answer that is still owed."""
+
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """Answer the client ourselves. `details` becomes Envoy's RESPONSE_CODE_DETAILS."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    details: str
+    metadata: Mapping[str, Scalar]
+
+
+Reply: TypeAlias = Continue | AnnounceHold | Refuse

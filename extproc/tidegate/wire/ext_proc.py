@@ -1,0 +1,241 @@
+"""The ext_proc service: one gRPC stream is one exchange, and lasts as long as the HTTP exchange it stands for.
+
+The end of the stream (end of file or cancellation, which are the same to us) is the exact moment at which a
+request's slot comes back. A handler never raises: an exception would be a 500 where the filter fails closed and an
+unseen admit where it fails open. What goes wrong in here is counted, and the request concerned is let through.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import Protocol, assert_never
+
+from tidegate.admission.decision import Admit, Enqueue, Reject, Verdict
+from tidegate.clock import Clock
+from tidegate.intake import HOLD_MARGIN_S, Intake, Kind, Opening, Weighed
+from tidegate.tally import Count, Tally
+from tidegate.turnstile import Passage
+from tidegate.wire.answers import Answers, admit_reason
+from tidegate.wire.events import AnnounceHold, Event, Reply, RequestHeaders
+from tidegate.wire.exchange import Dead, Exchange, JudgeBody, JudgeHeaders, Wave
+
+log = logging.getLogger(__name__)
+
+
+class Stream(Protocol):
+    """The part of grpc.aio.ServicerContext that an exchange uses; the codec sits in the method's (de)serializers."""
+
+    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]] | None: ...
+
+    def read(self) -> Awaitable[object]:
+        """The next Event, or the library's own end-of-file object."""
+        ...
+
+    def write(self, message: Reply) -> Awaitable[None]: ...
+
+
+class ExtProcService:
+    """Serves the streams of all Envoys."""
+
+    def __init__(self, intake: Intake, answers: Answers, tally: Tally, clock: Clock) -> None:
+        self._intake = intake
+        self._answers = answers
+        self._tally = tally
+        self._clock = clock
+        self._streams: set[asyncio.Task[None]] = set()
+        self._letting_go = False
+        self.draining = False
+
+    @property
+    def streams(self) -> int:
+        """Exchanges that are open now."""
+        return len(self._streams)
+
+    async def process(self, _messages: object, stream: Stream) -> None:
+        """Serve one stream from its first message to its end; messages are read from `stream` itself."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        conversation = Conversation(stream, self._intake, self._answers, self._tally, self._clock, self)
+        end = "eof"
+        try:
+            await conversation.run()
+        except asyncio.CancelledError:
+            end = "let_go" if self._letting_go else "cancel"
+            if not self._letting_go:
+                raise
+        except Exception:
+            # Returning in peace makes Envoy go on without us, which is the least harm.
+            end = "error"
+            self._tally.add(Count.INTERNAL_ERRORS, "ext_proc")
+            log.exception("an exchange failed; its request was let through")
+        finally:
+            conversation.leave()
+            self._streams.discard(task)
+            self._tally.add(Count.STREAMS, end)
+
+    def let_go(self) -> None:
+        """End every open stream in peace: Envoy lets the requests run on without us."""
+        self._letting_go = True
+        for task in tuple(self._streams):
+            task.cancel()
+
+    async def streams_ended(self, timeout_s: float) -> bool:
+        """Wait until no exchange is open; False where the time did not suffice."""
+        if not self._streams:
+            return True
+        _, open_streams = await asyncio.wait(tuple(self._streams), timeout=timeout_s)
+        return not open_streams
+
+
+class Conversation:
+    """One exchange with what it has booked."""
+
+    __slots__ = (
+        "_answers",
+        "_clock",
+        "_exchange",
+        "_intake",
+        "_opening",
+        "_passage",
+        "_reading",
+        "_service",
+        "_stream",
+        "_tally",
+    )
+
+    def __init__(
+        self, stream: Stream, intake: Intake, answers: Answers, tally: Tally, clock: Clock, service: ExtProcService
+    ) -> None:
+        self._stream = stream
+        self._intake = intake
+        self._answers = answers
+        self._tally = tally
+        self._clock = clock
+        self._service = service
+        self._exchange = Exchange()
+        self._opening: Opening | None = None
+        self._passage: Passage | None = None
+        self._reading: asyncio.Future[object] | None = None
+
+    async def run(self) -> None:
+        """Read and answer until the stream ends."""
+        while (event := await self._next_event()) is not None:
+            due = self._exchange.receive(event)
+            match due:
+                case JudgeHeaders():
+                    await self._send(self._exchange.judged(self._judge_headers(due.event)))
+                case JudgeBody():
+                    await self._judge_body(due.event.body)
+                case Wave():
+                    await self._send(due.replies)
+                case Dead():
+                    self.leave()
+                    await self._send(due.replies)
+                case _:
+                    assert_never(due)
+
+    def leave(self) -> None:
+        """Give back what this exchange holds or waits for. Safe to repeat."""
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+        passage, self._passage = self._passage, None
+        if passage is not None and self._opening is not None:
+            self._opening.pool.turnstile.leave(passage)
+
+    async def _next_event(self) -> Event | None:
+        reading, self._reading = self._reading, None
+        event = await (self._stream.read() if reading is None else reading)
+        return event if isinstance(event, Event) else None
+
+    async def _send(self, replies: Sequence[Reply]) -> None:
+        for reply in replies:
+            await self._stream.write(reply)
+
+    def _judge_headers(self, event: RequestHeaders) -> Reply:
+        opening = self._opening = self._intake.open(
+            event.headers,
+            end_of_stream=event.end_of_stream,
+            attributes=event.attributes,
+            metadata=self._stream.invocation_metadata() or (),
+            now_s=self._clock.now_s(),
+        )
+        if opening.kind is Kind.INFERENCE:
+            refusal = None if opening.policy.shadow else opening.pool.turnstile.preview(self._intake.least(opening))
+            if refusal is not None:
+                self._count(refusal, refusal.reason.rule.value)
+                return self._answers.refused(opening, None, refusal)
+        elif opening.kind is Kind.UNKNOWN_API and not self._service.draining:
+            weighed = self._intake.default(opening, "unknown_api")
+            self._passage = opening.pool.turnstile.enter(weighed.work)
+            self._tally.add(Count.DECISIONS, opening.pool.name, "admit", "unknown_api")
+        else:
+            self._tally.add(Count.DECISIONS, opening.pool.name, "pass", opening.kind.value)
+        return self._answers.opened(opening, drained=self._service.draining)
+
+    async def _judge_body(self, body: bytes) -> None:
+        opening = self._opening
+        assert opening is not None
+        weighed = self._intake.weigh(opening, body)
+        turnstile = opening.pool.turnstile
+        shadowed = turnstile.preview(weighed.work) if opening.policy.shadow else None
+        passage = self._passage = turnstile.enter(weighed.work)
+        decision = passage.decision
+        if isinstance(decision, Enqueue):
+            verdict = await self._hold(opening, passage, decision)
+            if verdict is None:
+                return
+        else:
+            verdict = decision
+        await self._send(self._exchange.judged(self._final(opening, weighed, verdict, shadowed)))
+
+    def _final(self, opening: Opening, weighed: Weighed, verdict: Verdict, shadowed: Reject | None) -> Reply:
+        match verdict:
+            case Admit():
+                self._count(verdict, admit_reason(weighed, verdict, shadowed))
+                return self._answers.admitted(weighed, verdict, shadowed=shadowed)
+            case Reject():
+                self._count(verdict, verdict.reason.rule.value)
+                self.leave()
+                return self._answers.refused(opening, weighed, verdict)
+            case _:
+                assert_never(verdict)
+
+    async def _hold(self, opening: Opening, passage: Passage, decision: Enqueue) -> Verdict | None:
+        """Wait for the verdict, reading on meanwhile; None where the request died first."""
+        late = passage.late
+        assert late is not None
+        if decision.expires_at_s - self._clock.now_s() + HOLD_MARGIN_S > opening.policy.message_timeout_s:
+            await self._send(self._exchange.judged(AnnounceHold(opening.policy.hold_s_max)))
+        else:
+            self._exchange.held()
+        while not late.done():
+            if self._reading is None:
+                self._reading = asyncio.ensure_future(self._stream.read())
+            await asyncio.wait((late, self._reading), return_when=asyncio.FIRST_COMPLETED)
+            if late.done():
+                break
+            event = await self._next_event()
+            if event is None:
+                self.leave()
+                return None
+            due = self._exchange.receive(event)
+            if isinstance(due, Dead):
+                self.leave()
+                await self._send(due.replies)
+                return None
+            assert isinstance(due, Wave), due
+            await self._send(due.replies)
+        return late.result()
+
+    def _count(self, verdict: Verdict, reason: str) -> None:
+        assert self._opening is not None
+        match verdict:
+            case Admit():
+                decision = "delay" if verdict.waited_s > 0.0 else "admit"
+            case Reject():
+                decision = "reject"
+            case _:
+                assert_never(verdict)
+        self._tally.add(Count.DECISIONS, self._opening.pool.name, decision, reason)

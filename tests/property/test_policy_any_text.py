@@ -1,0 +1,96 @@
+"""Whatever stands in the metadata, a request gets a pool and a policy."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.admission.controller import Controller
+from tidegate.clock import ManualClock
+from tidegate.errors import PolicyError
+from tidegate.policy import KEYS, POOL_NAMES_RESERVED, Policy, PolicyReader, PoolPolicy, pairs_of, parse_policy
+from tidegate.pools import Pool, Pools
+from tidegate.turnstile import Turnstile
+from tidegate_estimator import WindowEstimator
+
+any_text = st.text(st.characters(), max_size=1200) | st.text("0123456789.:,;=|-abcdnsmetrics/", max_size=60)
+good_values = {
+    "tidegate-pool": "gpu",
+    "tidegate-engines": "10.0.0.1:8000,dns:vllm:80;metrics=/m",
+    "tidegate-slots-max": "8",
+    "tidegate-mode": "hybrid",
+    "tidegate-shadow": "on",
+    "tidegate-hold-ms-max": "100",
+    "tidegate-tenant-from": "header:x-team",
+    "tidegate-class": "gold",
+    "tidegate-class-gold": "weight=2",
+}
+names = st.sampled_from([*KEYS, *good_values, "user-agent"]) | any_text | any_text.map(lambda text: f"tidegate-{text}")
+good_pairs = st.sampled_from(sorted(good_values.items()))
+pairs = st.lists(good_pairs | st.tuples(names, any_text), max_size=24)
+metadata = st.lists(good_pairs | st.tuples(names, any_text | st.binary(max_size=1200)), max_size=24)
+
+
+def parsed(pairs: list[tuple[str, str]]) -> Policy | PolicyError:
+    try:
+        return parse_policy(pairs, default_pool="vllm")
+    except PolicyError as error:
+        return error
+
+
+@given(metadata=metadata, cluster=any_text)
+def test_reading_never_raises(metadata: list[tuple[str, str | bytes]], cluster: str) -> None:
+    """Any metadata gives a usable pool name, and either a policy or an error that was reported."""
+    reports: list[str] = []
+    reader = PolicyReader(lambda error, pool: reports.append(pool))
+    first, second = reader.read(metadata, cluster), reader.read(metadata, cluster)
+    assert first == second
+    assert parse_policy([("tidegate-pool", first.pool)], default_pool="").pool.name == first.pool
+    assert first.pool not in POOL_NAMES_RESERVED
+    assert (first.policy is None) == (first.error is not None)
+    assert reports == ([first.pool] if first.error else [])
+    assert first.tenant_value is None or 0 < len(first.tenant_value) <= 1024
+
+
+@given(streams=st.lists(st.tuples(metadata, any_text), max_size=8))
+def test_finding_a_pool_never_raises(streams: list[tuple[list[tuple[str, str | bytes]], str]]) -> None:
+    """Any streams, one after the other, each get a pool, a policy and at most a tenant."""
+    clock = ManualClock()
+
+    def build(policy: PoolPolicy, now_s: float) -> Pool:
+        controller = Controller(policy.limits, engines=policy.engine_count, now_s=now_s)
+        return Pool(
+            name=policy.name,
+            policy=policy,
+            controller=controller,
+            turnstile=Turnstile(controller, clock),
+            estimator=WindowEstimator(),
+            started_s=now_s,
+            last_seen_s=now_s,
+        )
+
+    pools = Pools(build, clock=clock, on_policy_error=lambda error, pool: None)
+    for pairs, cluster in streams:
+        pool, request, tenant = pools.find(pairs, cluster, clock.now_s())
+        assert pools.get(pool.name) is pool
+        assert request.weight >= 1
+        assert tenant is None or tenant
+        clock.advance(45.0)
+    again = Pools(build, clock=clock, on_policy_error=lambda error, pool: None)
+    again.restore(pools.dump(clock.now_s()), clock.now_s())
+    assert {(pool.name, pool.policy) for pool in again} == {(pool.name, pool.policy) for pool in pools}
+
+
+@given(pairs=pairs)
+def test_parsing_raises_nothing_but_policy_errors(pairs: list[tuple[str, str]]) -> None:
+    """A text is read or refused with a key of its own; what is read comes back from its canonical text."""
+    policy = parsed(pairs)
+    if isinstance(policy, PolicyError):
+        assert policy.key.startswith("tidegate-")
+        assert len(str(policy)) < 2000
+    else:
+        again = parse_policy(pairs_of(policy.text), default_pool="vllm")
+        assert again == policy
+        halves = [*pairs_of(policy.pool.text), *pairs_of(policy.request.text)]
+        assert parse_policy(halves, default_pool="vllm") == policy
+        assert 0.0 <= policy.request.hold_s_max <= 3600.0
+        assert policy.request.weight >= 1
+        assert policy.pool.limits.slots >= 1
