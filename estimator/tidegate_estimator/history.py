@@ -64,22 +64,21 @@ class History:
         """What the prompt's size adds to ln(tokens), drawn toward the wider history's correction."""
         return (self.sums[bucket] + _BUCKET_WEIGHT * wider) / (self.counts[bucket] + _BUCKET_WEIGHT)
 
-    def add(self, value: float, *, bucket: int, residual: float, counts: bool) -> None:
-        """Take in one answer.
+    def add(self, value: float, *, counts: bool) -> None:
+        """Take in one length: ln(tokens) without the correction.
 
-        Args:
-            value: ln(tokens) without the correction.
-            bucket: of the prompt's size.
-            residual: ln(tokens) less the mean predicted without the correction.
-            counts: whether it adds to the trust in this history; a length that is only a guess does not.
+        `counts` says whether it adds to the trust in this history; a length that is only a guess does not.
         """
         self.values.append(value)
         if len(self.values) > self.size:
             del self.values[0]
         self.seen += counts
+        self.refresh()
+
+    def correct(self, bucket: int, residual: float) -> None:
+        """Take in how far a prompt of this size lay from its tenant's mean, in ln(tokens)."""
         self.sums[bucket] = _BUCKET_DECAY * self.sums[bucket] + min(max(residual, -_RESIDUAL_MAX), _RESIDUAL_MAX)
         self.counts[bucket] = _BUCKET_DECAY * self.counts[bucket] + 1.0
-        self.refresh()
 
     def refresh(self) -> None:
         """Bring the statistics up to the window."""

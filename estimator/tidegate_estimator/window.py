@@ -1,8 +1,8 @@
 """The window estimator: what this tenant's answers from this model were like lately, and how large the prompt is.
 
-    ln(tokens) ~ [tenant+model, last 64] over [all, last 512] over [150 at p50, 500 at p90] + correction[prompt size]
+    ln(tokens) ~ [tenant+model, last 64] over [all, last 256] over [150 at p50, 500 at p90] + correction[prompt size]
 
-Each level counts as 4 answers for the one before it, so a first answer moves the estimate by a fifth and none is
+Each level counts as 4 answers for the one before it: a first answer moves the estimate by about a third, and none is
 needed. It reads no text but a sample for the prompt's tokens. Why logs: raw means follow the longest answer. Why a
 window and not a decayed mean: quantiles, and a model that changes behind its name is forgotten after 64 answers.
 
@@ -26,7 +26,7 @@ from tidegate_estimator.ticket import U32_MAX, Ticket, open_ticket
 from tidegate_estimator.tokens import PromptTokens
 
 KEYS_MAX = 20_000
-KEY_WINDOW, ALL_WINDOW = 64, 512
+KEY_WINDOW, ALL_WINDOW = 64, 256
 SIGMA_MIN, SIGMA_MAX, SIGMA_FORCED = 0.1, 2.0, 0.01
 _WIDER_WEIGHT = 4.0
 _SEQUENCES_MAX = 2**20
@@ -168,8 +168,13 @@ class WindowEstimator:
             sigma = min(max(sqrt(shape.variance), SIGMA_MIN), SIGMA_MAX)
             share = self._imputed * _GOLDEN % 1.0
             length = min(log_beyond(shape.mean + correction, sigma, length, share), LOG_TOKENS_MAX)
-        for history in (self._history(ticket.key), self._all):
-            history.add(length - correction, bucket=ticket.bucket, residual=length - shape.mean, counts=counts)
+        own = self._history(ticket.key)
+        own.add(length - correction, counts=counts)
+        self._all.add(length - correction, counts=counts)
+        # Against the tenant's own mean in both, or the sizes would take the credit for who sends them.
+        residual = length - own.shape.mean
+        own.correct(ticket.bucket, residual)
+        self._all.correct(ticket.bucket, residual)
         return True
 
     def _history(self, key: int) -> History:

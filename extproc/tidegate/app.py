@@ -99,7 +99,6 @@ class App:
             chores.cancel()
             await self.ops.stop()
             await self.grpc.stop(0.0)
-            self._save()
             log.info("stopped")
             self._lines.close()
 
@@ -113,8 +112,10 @@ class App:
         closing = asyncio.create_task(self.grpc.stop(self._settings.grace_s + 5.0))
         if await self.ext_proc.streams_ended(self._settings.grace_s):
             await asyncio.sleep(LAST_ENTRIES_S)
+            self._save()
         else:
             log.warning("the grace is over: %d exchanges run on without us", self.ext_proc.streams)
+            self._save()  # while their bookings are there: the next process keeps them until the log tells their end
             self.ext_proc.let_go()
             await self.ext_proc.streams_ended(1.0)
         await self.grpc.stop(0.0)
@@ -177,7 +178,7 @@ class App:
         self._lines.write(fields, wall_s=self._clock.wall_s())
 
     def _on_policy_error(self, error: PolicyError, pool: str) -> None:
-        self.tally.add(Count.POLICY_ERRORS, pool)
+        self.tally.add(Count.POLICY_ERRORS)
         log.error("pool %s runs under its last good policy, because a key is wrong: %s", pool, error)
 
     def _on_pool_event(self, event: PoolEvent) -> None:

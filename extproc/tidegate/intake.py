@@ -138,7 +138,6 @@ class Intake:
             log_sigma=estimate.log_sigma,
             sequences=completion.sequences,
             stream=request.stream,
-            refusable=not opening.policy.shadow,
         )
         return Weighed(work, estimate, completion.model, self.models.label(completion.model))
 

@@ -168,7 +168,7 @@ class Pools:
     def dump(self, now_s: float) -> SavedState:
         """What is worth keeping over a restart. The overflow pool is not: it belongs to nobody.
 
-        What estimators learned is kept for the pools in use, up to 32 MiB in all, so that the file stays within its bound.
+        What estimators learned is kept for the pools in use, up to 32 MiB in all: the file has a bound.
         """
         entries = [entry for entry in self._entries.values() if entry.pool.name != OVERFLOW]
         bytes_left = ESTIMATORS_BYTES_MAX

@@ -19,7 +19,6 @@ class Count(StrEnum):
     DEFAULT_COST = "default_cost"
     IGNORED_HEADERS = "ignored_headers"
     POLICY_ERRORS = "policy_errors"
-    POOLS_OVERFLOWED = "pools_overflowed"
     STRAY_OUTCOMES = "stray_outcomes"
     REPEATED_OUTCOMES = "repeated_outcomes"
     STREAMS = "streams"
@@ -36,8 +35,7 @@ LABELS: dict[Count, tuple[str, ...]] = {
     Count.UNLEARNED: ("pool", "why"),
     Count.DEFAULT_COST: ("pool", "why"),
     Count.IGNORED_HEADERS: (),
-    Count.POLICY_ERRORS: ("pool",),
-    Count.POOLS_OVERFLOWED: (),
+    Count.POLICY_ERRORS: (),
     Count.STRAY_OUTCOMES: (),
     Count.REPEATED_OUTCOMES: (),
     Count.STREAMS: ("end",),
@@ -55,7 +53,6 @@ HELP: dict[Count, str] = {
     Count.DEFAULT_COST: "Requests booked at a default cost, and why.",
     Count.IGNORED_HEADERS: "Timeout headers of clients that were not usable and so ignored.",
     Count.POLICY_ERRORS: "Distinct policy texts that were refused; their requests run under the last good policy.",
-    Count.POOLS_OVERFLOWED: "Requests booked in the shared pool because there were too many pools.",
     Count.STRAY_OUTCOMES: "Access-log entries that carried no usable id.",
     Count.REPEATED_OUTCOMES: "Access-log entries for an id that was already settled.",
     Count.STREAMS: "ext_proc streams that ended, and how.",
@@ -81,6 +78,14 @@ class Tally:
     def get(self, count: Count, *labels: str) -> float:
         """Value of one series, 0 where it has never been counted."""
         return self._counts[count].get(labels, 0)
+
+    def forget_pool(self, pool: str) -> None:
+        """Drop every series of a pool that is gone, so that pools that come and go leave nothing behind."""
+        for count, series in self._counts.items():
+            if "pool" in LABELS[count]:
+                at = LABELS[count].index("pool")
+                for labels in [labels for labels in series if labels[at] == pool]:
+                    del series[labels]
 
     def series(self, count: Count) -> dict[tuple[str, ...], float]:
         """All series of one counter."""

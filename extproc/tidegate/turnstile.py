@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tidegate.admission.controller import Controller
-from tidegate.admission.decision import Admit, Decision, Enqueue, Reject, Verdict
+from tidegate.admission.decision import Decision, Enqueue, Reject, Verdict
 from tidegate.admission.outcome import Outcome
 from tidegate.admission.work import Work
 from tidegate.clock import Clock, Timer
@@ -113,8 +113,3 @@ class Turnstile:
     def _wake(self) -> None:
         self._timer = None
         self.tick()
-
-
-def final(decision: Decision) -> Verdict | None:
-    """The decision, if it is a verdict; None while it waits."""
-    return decision if isinstance(decision, Admit | Reject) else None

@@ -1,6 +1,6 @@
 """Fixtures: factories of whole stacks, so that each test says which policy it runs under."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
@@ -8,10 +8,18 @@ from typing import Any
 
 import pytest
 
+from tests.integration.gated_stack import GatedStack, gated_stack
+from tests.integration.puppet_stack import PuppetStack, puppet_stack
+from tests.integration.raw_envoy import RawEnvoy
+from tests.integration.running_service import RunningService, start_service
 from tests.integration.stack import ScriptedStack, Stack, scripted_stack, tidegate_stack
+from tidegate.sim.processes import Processes, free_ports
 
 StackFactory = Callable[..., Awaitable[Stack]]
 ScriptedStackFactory = Callable[..., Awaitable[ScriptedStack]]
+GatedStackFactory = Callable[..., Awaitable[GatedStack]]
+PuppetStackFactory = Callable[..., Awaitable[PuppetStack]]
+RawServiceFactory = Callable[..., Awaitable[tuple[RunningService, RawEnvoy]]]
 
 
 @pytest.fixture
@@ -34,5 +42,43 @@ async def scripted(tmp_path: Path) -> AsyncIterator[ScriptedStackFactory]:
 
         async def start(**arguments: Any) -> ScriptedStack:
             return await exits.enter_async_context(scripted_stack(tmp_path / f"scripted-{next(numbers)}", **arguments))
+
+        yield start
+
+
+@pytest.fixture
+async def gated(tmp_path: Path) -> AsyncIterator[GatedStackFactory]:
+    """Starts tidegate and Envoy before a scripted engine: `await gated(policy=...)`; arguments as of `gated_stack`."""
+    numbers = count(1)
+    async with AsyncExitStack() as exits:
+
+        async def start(**arguments: Any) -> GatedStack:
+            return await exits.enter_async_context(gated_stack(tmp_path / f"gated-{next(numbers)}", **arguments))
+
+        yield start
+
+
+@pytest.fixture
+async def puppet(tmp_path: Path) -> AsyncIterator[PuppetStackFactory]:
+    """Starts tidegate and Envoy before an engine on strings: `await puppet(policy=...)`; as of `puppet_stack`."""
+    numbers = count(1)
+    async with AsyncExitStack() as exits:
+
+        async def start(**arguments: Any) -> PuppetStack:
+            return await exits.enter_async_context(puppet_stack(tmp_path / f"puppet-{next(numbers)}", **arguments))
+
+        yield start
+
+
+@pytest.fixture
+async def raw_service(tmp_path: Path) -> AsyncIterator[RawServiceFactory]:
+    """Starts tidegate alone, and a hand-driven Envoy: `await raw_service(policy)`."""
+    async with AsyncExitStack() as exits:
+
+        async def start(policy: Mapping[str, str]) -> tuple[RunningService, RawEnvoy]:
+            port, ops_port = free_ports(2)
+            processes = await exits.enter_async_context(Processes(tmp_path / "raw"))
+            service = await start_service(processes, port=port, ops_port=ops_port)
+            return service, await exits.enter_async_context(RawEnvoy(port, policy))
 
         yield start

@@ -59,12 +59,13 @@ class ScriptedExtProc:
         self.decide = decide
         self.seen: list[Seen] = []
         self.entries: asyncio.Queue[Any] = asyncio.Queue()
+        self._port = port
         self._server = grpc.aio.server()
         pb_grpc.add_ExternalProcessorServicer_to_server(_Processor(self), self._server)
         als_pb2_grpc.add_AccessLogServiceServicer_to_server(_Entries(self), self._server)
-        assert self._server.add_insecure_port(f"127.0.0.1:{port}") == port
 
     async def __aenter__(self) -> Self:
+        assert self._server.add_insecure_port(f"127.0.0.1:{self._port}") == self._port
         await self._server.start()
         return self
 

@@ -75,7 +75,7 @@ class ScriptedStack(Gateway):
     """Envoy between a scripted service and a scripted engine: tests of the configuration alone."""
 
     engine: ScriptedEngine
-    service: ScriptedExtProc | None
+    service: ScriptedExtProc
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,9 +119,9 @@ async def scripted_stack(
     gateway_port, admin_port, service_port, engine_port = free_ports(4)
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(ScriptedEngine(engine_port))
-        service = None
+        service = ScriptedExtProc(service_port, decide)
         if with_service:
-            service = await stack.enter_async_context(ScriptedExtProc(service_port, decide))
+            await stack.enter_async_context(service)
         processes = await stack.enter_async_context(Processes(log_dir))
         config = _render(gateway_port, admin_port, service_port, [f"127.0.0.1:{engine_port}"], policy, edit)
         gateway = await _gateway(stack, processes, config, gateway_port, admin_port)
@@ -194,3 +194,18 @@ async def _gateway(
     timeout = aiohttp.ClientTimeout(total=30.0)
     http = await stack.enter_async_context(aiohttp.ClientSession(url, timeout=timeout))
     return {"url": url, "envoy": envoy, "admin": admin, "http": http}
+
+
+async def start_gateway(
+    stack: AsyncExitStack,
+    processes: Processes,
+    *,
+    ext_proc_port: int,
+    engines: Sequence[str],
+    policy: Mapping[str, str | None] | None = None,
+    edit: Callable[[Config], None] | None = None,
+) -> dict[str, Any]:
+    """Envoy with the shipped configuration on ports of its own, and a client of it: the arguments of a `Gateway`."""
+    gateway_port, admin_port = free_ports(2)
+    config = _render(gateway_port, admin_port, ext_proc_port, engines, policy, edit)
+    return await _gateway(stack, processes, config, gateway_port, admin_port)

@@ -88,13 +88,14 @@ async def test_refusals_are_counted_by_rule(scripted: ScriptedStackFactory) -> N
 
 
 async def test_ttft_counts_only_streams_that_began_well(scripted: ScriptedStackFactory) -> None:
-    """A whole JSON answer, an error, a stream without a byte and one with an error event have no time to first token."""
+    """A whole JSON answer, an error, a stream without a byte and one with an error event have no first token."""
     stack = await scripted()
     async with stack.chat(stream=True) as response:  # the engine answers JSON although a stream was asked for
         await response.read()
     stack.engine.status = 503
     async with stack.chat(stream=True) as response:
         assert response.status == 503
+    stack.engine.status = 200
     stack.engine.answer = b'data: {"error": {"message": "queue full", "code": 503}}\n\n'
     async with stack.chat(stream=True) as response:
         assert b"error" in await response.read()

@@ -197,12 +197,12 @@ async def test_a_takeover_lets_waiters_through(site: Site) -> None:
     """A request that waits for a slot gets its verdict when the new text brings more of them."""
     pool, _ = site.stream(("tidegate-slots-max", "1"))
     site.clock.advance(60.0)
-    with pool.turnstile.entered(Work(id="a", stream=False)):
-        with pool.turnstile.entered(Work(id="b", stream=False, hold_s_max=5.0, ttft_budget_s=60.0)) as passage:
-            assert passage.late is not None
-            assert not passage.late.done()
-            site.stream(SLOTS_8)
-            assert (await passage.late).id == "b"
+    first, second = Work(id="a", stream=False), Work(id="b", stream=False, hold_s_max=5.0, ttft_budget_s=60.0)
+    with pool.turnstile.entered(first), pool.turnstile.entered(second) as passage:
+        assert passage.late is not None
+        assert not passage.late.done()
+        site.stream(SLOTS_8)
+        assert (await passage.late).id == "b"
 
 
 def test_an_idle_pool_is_dropped_after_a_quarter_of_an_hour(site: Site) -> None:

@@ -6,7 +6,6 @@ starts with a few bookings too few is better than one that does not start.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from math import isfinite
 
 from tidegate.admission.ledger import Booking
 
@@ -36,7 +35,7 @@ def read(books: Iterable[Mapping[str, object]], now_s: float) -> Iterator[tuple[
         sequences, kv_tokens = _units(book.get("sequences")), _units(book.get("kv_tokens"))
         if not isinstance(work_id, str) or not 0 < len(work_id) <= _ID_LEN_MAX or not sequences or not kv_tokens:
             continue
-        if not isinstance(expires_in_s, int | float) or not isfinite(expires_in_s) or expires_in_s <= 0:
+        if not isinstance(expires_in_s, int | float) or not 0 < expires_in_s < _UNITS_MAX:
             continue
         ends_at_s = now_s + min(max(expires_in_s, _EXPIRES_IN_S_MIN), _EXPIRES_IN_S_MAX)
         yield work_id, Booking(sequences=sequences, kv_tokens=kv_tokens, ends_at_s=ends_at_s)

@@ -25,7 +25,7 @@ from tidegate.admission.work import Work
 STEP_BASE_S = 0.02
 STEP_S_PER_TOKEN = 5e-5
 _DECODE_BATCH = 32.0
-_TOKENS_MAX = 1_000_000_000  # keeps a nonsensical length out of floating-point overflow
+_TOKENS_MAX = 1_000_000_000  # keeps nonsensical figures out of floating-point overflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def price(work: Work, limits: Limits, *, tau_s: float) -> Cost:
     completion = max(work.completion_tokens, 0.0)
     if not completion < _TOKENS_MAX:  # NaN lands here too: an unknown length is never a cheap one
         completion = float(_TOKENS_MAX)
-    sequences = max(work.sequences, 1)
+    sequences = min(max(work.sequences, 1), _TOKENS_MAX)
 
     step_s = STEP_BASE_S + STEP_S_PER_TOKEN * batched_tokens
     prefill_s = prompt * step_s / batched_tokens

@@ -26,6 +26,7 @@ from tidegate.admission.work import Work
 _BUDGET_SHARE = 0.9
 _TIMEOUT_SHARE = 0.7
 _ADMISSION_FIRST_HOLD_S = 0.3
+_HOLD_S_MIN = 0.001  # no timer is that exact: a shorter hold would be over before it began
 
 _TIMEOUT_S_MIN, _TIMEOUT_S_MAX = 0.05, 3600.0
 _TEXT_LEN_MAX = 32
@@ -51,7 +52,7 @@ def hold_s(work: Work, mode: Mode, cost: Cost) -> float:
             assert_never(never)
     if not work.stream:
         hold = min(hold, work.client_timeout_s - cost.ttft_s - cost.answer_s)
-    return max(0.0, hold)
+    return hold if hold >= _HOLD_S_MIN else 0.0
 
 
 def patience_s(work: Work, mode: Mode) -> float:

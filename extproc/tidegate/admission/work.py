@@ -42,4 +42,4 @@ class Work:
         """Expected completion tokens: the log-normal's mean under the caller's cap."""
         mean = exp(min(self.log_mean + self.log_sigma * self.log_sigma / 2.0, 20.0))
         cap = self.completion_tokens_max
-        return mean if cap is None or cap >= mean else float(cap)  # never float(cap) first: callers write huge integers
+        return float(cap) if cap is not None and cap < mean else mean  # compared as it is: no float holds a huge cap

@@ -1,19 +1,21 @@
 """`tidegate sim demo`: the same requests without and with Tidegate, on real Envoy, side by side.
 
-Three phases (normal load, twice the capacity, one tenant floods), each run twice on a fresh engine. Without Tidegate means
-the kill switch of the shipped configuration: the same Envoy, the same engine, no decision. Tidegate itself runs through
-all phases, as it would in production, and keeps what it has learned.
+Three phases (normal load, twice the capacity, one tenant floods), each run twice on a fresh engine. Without Tidegate
+means the kill switch of the shipped configuration: the same Envoy, the same engine, no decision. Tidegate itself runs
+through all phases, as it would in production, and keeps what it has learned.
 """
 
 import argparse
 import asyncio
 import json
 import shutil
+import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import uvloop
 from rich.console import Console
@@ -32,7 +34,7 @@ from tidegate.sim.stack import Ports, Setup, Stack
 CORES_MAX = 1.6
 """Above this, on two cores, processes wait for each other and the latencies say nothing about admission."""
 LATE_S_MAX = 0.1
-"""A request sent later than this was not sent at the moment the story asks for: the machine was busy with other work."""
+"""Where one in a hundred requests is sent later than this, the machine is too busy to measure on."""
 SECONDS_MAX = 600.0
 EXIT_CHILD_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -64,17 +66,26 @@ def run_demo(args: argparse.Namespace) -> int:
     log_dir = Path(tempfile.mkdtemp(prefix="tidegate-demo-"))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_demo(plan, log_dir, Console()))
+            runner.run(_until_told(_demo(plan, log_dir, Console())))
     except ProcessError as error:
         print(f"tidegate: {error}\n(logs are kept in {log_dir})", file=sys.stderr)
         return EXIT_CHILD_FAILED
-    except KeyboardInterrupt:
+    except (asyncio.CancelledError, KeyboardInterrupt):
         print("interrupted: everything is stopped", file=sys.stderr)
         exit_code = EXIT_INTERRUPTED
     else:
         exit_code = 0
     shutil.rmtree(log_dir, ignore_errors=True)
     return exit_code
+
+
+async def _until_told(story: Coroutine[Any, Any, None]) -> None:
+    """Run it to its end, or until SIGINT or SIGTERM cancels it."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    await story
 
 
 async def _demo(plan: Plan, log_dir: Path, console: Console) -> None:
@@ -106,7 +117,7 @@ def void_reasons(runs: Sequence[RunResult]) -> list[str]:
     if cores > CORES_MAX:
         reasons.append(f"a run used {cores:.2f} cores, above {CORES_MAX:g}; its processes waited for each other")
     if late_s > LATE_S_MAX:
-        reasons.append(f"requests were sent up to {late_s * 1000:.0f} ms late; the machine is busy with other work")
+        reasons.append(f"one in a hundred requests was sent {late_s * 1000:.0f} ms late; the machine is busy")
     return reasons
 
 
@@ -121,8 +132,8 @@ def _setup(plan: Plan) -> Setup:
 
 
 def _cpu_line(runs: Sequence[RunResult]) -> str:
-    mean = sum(run.cores for run in runs) / len(runs)
-    return f"\nProcessor time, all processes and clients together: {mean:.2f} cores, at most {max(run.cores for run in runs):.2f} in a run."
+    mean, most = sum(run.cores for run in runs) / len(runs), max(run.cores for run in runs)
+    return f"\nProcessor time of all processes, clients included: {mean:.2f} cores, at most {most:.2f} in a run."
 
 
 def _write_json(

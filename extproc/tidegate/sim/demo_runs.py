@@ -44,7 +44,7 @@ class DemoRuns:
         )
 
     async def warm_up(self) -> None:
-        """One request through the service, so that it knows the pool: a new one starts small and grows for ten seconds."""
+        """One request through the service, so that it knows the pool: a new pool starts small and grows for 10 s."""
         await self._stack.bypass(self._admin, on=False)
         hello = Arrival(
             at_s=0.0,
@@ -77,6 +77,8 @@ class DemoRuns:
             figures=figures_of(records, scenario.OBJECTIVE, duration_s=self._seconds, quiet_tenant=scenario.QUIET),
             tokens_generated=engine["completion_tokens"],
             tokens_wasted=engine["wasted_tokens"],
+            prompt_tokens_wasted=engine["wasted_prefill_tokens"],
+            preemptions=engine["preemptions"],
             envoy_requests=dict(decided),
             cores=cores,
         )

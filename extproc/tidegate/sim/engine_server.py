@@ -1,224 +1,89 @@
-"""The simulated engine over HTTP: OpenAI's API and vLLM's pages, on an `EngineModel` in real time.
+"""`tidegate sim engine`: its flags, and a process that serves until it is told to end."""
 
-A client that leaves aborts its sequences at once: its handler is cancelled, and closing the generation is the last
-thing a handler does, however it ends.
-"""
+import argparse
+import asyncio
+import json
+import logging
+import signal
+import sys
 
-import time
-import uuid
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
-from types import TracebackType
-from typing import Self
+from tidegate.errors import FlagError
+from tidegate.sim.engine_http import EngineServer, EngineSettings
+from tidegate.sim.profiles import PROFILES
 
-import msgspec
-from aiohttp import web
-
-from tidegate.clock import Clock, SystemClock
-from tidegate.sim.engine_driver import EngineDriver, Generation
-from tidegate.sim.engine_metrics import EngineMetrics
-from tidegate.sim.engine_model import EngineModel
-from tidegate.sim.openai_answer import DONE, Wording, busy, error_body, text_between
-from tidegate.sim.openai_request import Api, ApiError, GenerationRequest, parse
-from tidegate.sim.profiles import EngineProfile
-
-BODY_BYTES_MAX = 32 * 2**20
-SHUTDOWN_S_MAX = 1.0
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSettings:
-    """How one simulated engine is set up.
-
-    Attributes:
-        port: 0 asks the kernel for a free one.
-        model: the only model it knows; empty: it answers to any name, and lists itself under its profile's.
-        seed: of the lengths it draws.
-        queue_len_max: sequences that may wait, or None: any number.
-        chunk_tokens: tokens of a choice that a stream gathers before it writes them; the first never waits.
-    """
-
-    profile: EngineProfile
-    host: str = "127.0.0.1"
-    port: int = 0
-    model: str = ""
-    seed: int = 0
-    queue_len_max: int | None = None
-    chunk_tokens: int = 1
-
-
-class EngineServer:
-    """A simulated engine that listens while its context is entered."""
-
-    def __init__(self, settings: EngineSettings, *, clock: Clock | None = None) -> None:
-        self.settings = settings
-        self.address = ""
-        self.model = EngineModel(settings.profile, queue_len_max=settings.queue_len_max)
-        self.model_name = settings.model or settings.profile.name
-        self._metrics = EngineMetrics(self.model, model_name=self.model_name)
-        self._driver = EngineDriver(self.model, clock=SystemClock() if clock is None else clock, witness=self._metrics)
-        self._runner: web.AppRunner | None = None
-
-    async def __aenter__(self) -> Self:
-        """Listen; `address` is host:port from then on. OSError where the port cannot be had."""
-        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_answer_errors])
-        app.add_routes(
-            [
-                web.post("/v1/chat/completions", self._chat),
-                web.post("/v1/completions", self._completions),
-                web.get("/v1/models", self._models),
-                web.get("/health", _health),
-                web.get("/metrics", self._metrics_page),
-                web.get("/sim/stats", self._stats),
-            ]
-        )
-        self._runner = web.AppRunner(
-            app, handler_cancellation=True, access_log=None, shutdown_timeout=SHUTDOWN_S_MAX, handle_signals=False
-        )
-        await self._runner.setup()
-        await web.TCPSite(self._runner, self.settings.host, self.settings.port).start()
-        host, port = self._runner.addresses[0][:2]
-        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop listening; answers under way are cut after `SHUTDOWN_S_MAX`."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-        self._driver.stop()
-
-    async def _chat(self, http: web.Request) -> web.StreamResponse:
-        return await self._generate(Api.CHAT, http)
-
-    async def _completions(self, http: web.Request) -> web.StreamResponse:
-        return await self._generate(Api.COMPLETIONS, http)
-
-    async def _generate(self, api: Api, http: web.Request) -> web.StreamResponse:
-        request = parse(api, await http.read())
-        self._check_model(request)
-        choices = request.choices(self.settings.profile, seed=self.settings.seed)
-        generation = self._driver.start(
-            [(prompt.tokens, length) for prompt, length in choices],
-            chunk_tokens=self.settings.chunk_tokens if request.stream else None,
-        )
-        if generation is None:
-            raise busy()
-        wording = self._wording(request, http.headers.get("x-request-id", ""))
-        try:
-            if request.stream:
-                return await self._stream(http, request, generation, wording)
-            await generation.progress()
-            body = wording.whole([choice.length for choice in generation.choices])
-            return web.Response(body=body, content_type="application/json")
-        finally:
-            self._driver.close(generation)
-
-    async def _stream(
-        self, http: web.Request, request: GenerationRequest, generation: Generation, wording: Wording
-    ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
-        await response.prepare(http)
-        finished = False
-        while not finished:
-            await generation.progress()
-            finished = generation.unfinished == 0
-            events = _new_events(generation, wording)
-            if finished:
-                if request.include_usage:
-                    events.append(wording.last_usage(generation.taken_tokens))
-                events.append(DONE)
-            await response.write(b"".join(events))
-        await response.write_eof()
-        return response
-
-    def _check_model(self, request: GenerationRequest) -> None:
-        if self.settings.model and request.model != self.settings.model:
-            raise ApiError(
-                f"The model `{request.model}` does not exist. Valid aliases: {self.settings.model}.",
-                status=404,
-                error_type="NotFoundError",
-                param="model",
-            )
-
-    def _wording(self, request: GenerationRequest, request_id: str) -> Wording:
-        prefix = "chatcmpl" if request.api is Api.CHAT else "cmpl"
-        return Wording(
-            api=request.api,
-            id=f"{prefix}-{request_id or uuid.uuid4().hex[:16]}",
-            created_s=int(time.time()),
-            model=request.model or self.model_name,
-            prompt_tokens=request.prompt_tokens,
-            continuous_usage=request.continuous_usage,
-        )
-
-    async def _models(self, _: web.Request) -> web.Response:
-        card = {
-            "id": self.model_name,
-            "object": "model",
-            "created": int(time.time()),
-            "owned_by": "tidegate-sim",
-            "root": self.settings.profile.name,
-            "parent": None,
-            "max_model_len": self.settings.profile.context_tokens,
-        }
-        return _json({"object": "list", "data": [card]})
-
-    async def _metrics_page(self, _: web.Request) -> web.Response:
-        self._driver.run()
-        return web.Response(body=self._metrics.page(), headers={"content-type": METRICS_TYPE})
-
-    async def _stats(self, _: web.Request) -> web.Response:
-        self._driver.run()
-        gauges = {
-            "running": self.model.running,
-            "waiting": self.model.waiting,
-            "decoding": self.model.decoding,
-            "blocks": self.model.blocks,
-            "blocks_used": self.model.blocks_used,
-        }
-        return _json(gauges | asdict(self.model.counters))
+def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that `engine_settings` reads."""
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--port", type=int, default=8000, help="port to listen on; 0 asks the kernel (default: %(default)s)")
+    add("--profile", choices=sorted(PROFILES), default="demo", help="engine to be like (default: %(default)s)")
+    add("--model", default="", help="the only model it knows (default: it answers to any name)")
+    add("--slots", type=int, help="sequences it runs at once (default: the profile's)")
+    add("--kv-tokens", type=int, help="tokens its KV cache holds (default: the profile's)")
+    add("--batched-tokens", type=int, help="tokens of one step (default: the profile's)")
+    add("--queue-len-max", type=int, help="sequences that may wait before it says 503 (default: any number)")
+    add("--seed", type=int, default=0, help="of the answers' lengths (default: %(default)s)")
+    add("--chunk-tokens", type=int, default=1, help="tokens a stream gathers for an event (default: %(default)s)")
+    add(
+        "--time-scale",
+        type=float,
+        default=1.0,
+        help="real seconds for one second of the engine: 10 is ten times slower, 0.1 ten times faster (default: 1)",
+    )
+    add("--log-level", default="info", choices=("debug", "info", "warning", "error"), help="(default: %(default)s)")
 
 
-def _new_events(generation: Generation, wording: Wording) -> list[bytes]:
-    """Events for what came since the reader was last here, and the reader has it now."""
-    events = []
-    for index, choice in enumerate(generation.choices):
-        if choice.generated == choice.taken:
-            continue
-        if choice.taken == 0:
-            events.append(wording.opening(index))
-        text = text_between(choice.taken, choice.generated)
-        choice.taken = choice.generated
-        reason = choice.length.finish_reason if choice.finished else None
-        events.append(wording.piece(index, text, reason, generation.taken_tokens))
-    return events
-
-
-@web.middleware
-async def _answer_errors(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    """Refusals in vLLM's shapes: its own error body, or FastAPI's for what no handler took."""
+def engine_settings(args: argparse.Namespace) -> EngineSettings:
+    """Settings from parsed flags; FlagError where they contradict each other."""
+    if args.chunk_tokens < 1 or (args.queue_len_max is not None and args.queue_len_max < 1):
+        raise FlagError("--chunk-tokens and --queue-len-max must be at least 1")
     try:
-        return await handler(request)
-    except ApiError as error:
-        return _refusal(error)
-    except web.HTTPRequestEntityTooLarge:
-        return _refusal(ApiError(f"The body is larger than {BODY_BYTES_MAX} bytes.", status=413))
-    except web.HTTPException as error:
-        return _json({"detail": error.reason}, status=error.status)
+        profile = PROFILES[args.profile].resized(
+            slots=args.slots, kv_tokens=args.kv_tokens, batched_tokens=args.batched_tokens
+        )
+        profile = profile.slowed(args.time_scale)
+    except ValueError as error:
+        raise FlagError(str(error)) from error
+    return EngineSettings(
+        profile=profile,
+        host=args.host,
+        port=args.port,
+        model=args.model,
+        seed=args.seed,
+        queue_len_max=args.queue_len_max,
+        chunk_tokens=args.chunk_tokens,
+    )
 
 
-async def _health(_: web.Request) -> web.Response:
-    return web.Response()
+def run_engine(args: argparse.Namespace) -> int:
+    """Serve on an event loop of its own; returns the exit status.
+
+    Raises:
+        FlagError: flags contradict each other, or the address cannot be had.
+    """
+    logging.basicConfig(level=args.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        if sys.platform == "win32":
+            return asyncio.run(serve_engine(args))
+        import uvloop  # noqa: PLC0415  there is none on Windows
+
+        return uvloop.run(serve_engine(args))
+    except (OSError, OverflowError) as error:
+        raise FlagError(f"--host {args.host} --port {args.port}: {error}") from error
 
 
-def _refusal(error: ApiError) -> web.Response:
-    return web.Response(status=error.status, body=error_body(error), content_type="application/json")
-
-
-def _json(value: object, *, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
+async def serve_engine(args: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT; prints `{"listening": "HOST:PORT"}` once it accepts. Returns the exit status."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    async with EngineServer(engine_settings(args)) as server:
+        print(json.dumps({"listening": server.address}), flush=True)
+        LOG.info("a simulated %s listens on %s", args.profile, server.address)
+        await ended.wait()
+    LOG.info("ended: %s", server.model.counters)
+    return 0

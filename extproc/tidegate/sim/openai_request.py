@@ -1,7 +1,7 @@
 """What a body of the OpenAI API asks the simulated engine for, and how it refuses one: vLLM's checks, in vLLM's words.
 
 Tokens are counted, not made: four characters of text are a token, token ids are one each, a part that is no text
-(an image, say) is `MEDIA_TOKENS`.
+(an image, say) is `MEDIA_TOKENS`; roles and separators are none, so that a load driver can hit a number exactly.
 """
 
 from dataclasses import dataclass
@@ -146,7 +146,7 @@ class _Body(msgspec.Struct, kw_only=True):
 class _ChatBody(_Body):
     messages: list[_Message]
     max_completion_tokens: int | None = None
-    tools: msgspec.Raw | None = None
+    tools: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _CompletionBody(_Body):
@@ -215,22 +215,24 @@ def _stated(metadata: dict[str, str]) -> int | None:
 
 
 def _chat_prompt(body: _ChatBody) -> Prompt:
-    texts, media_tokens = [], 0
+    roles: list[str] = []
+    texts: list[str] = []
+    media_tokens = 0
     for message in body.messages:
-        texts.append(message.role)
+        roles.append(message.role)
         parts = [_Part(text=message.content)] if isinstance(message.content, str) else message.content or []
         texts.extend(part.text for part in parts if part.text is not None)
         media_tokens += MEDIA_TOKENS * sum(part.text is None for part in parts)
-    tools = b"" if body.tools is None else bytes(body.tools)
-    content = "\x00".join(texts)
-    chars = len(content) + len(tools)
-    return Prompt(tokens=_tokens(chars) + media_tokens, content=_bytes(content) + tools)
+    tools = b"" if bytes(body.tools) == b"null" else bytes(body.tools)
+    text_tokens = -(-(sum(len(text) for text in texts) + len(tools)) // CHARS_PER_TOKEN)
+    content = _bytes("\x00".join([*roles, *texts])) + tools
+    return Prompt(tokens=max(1, text_tokens + media_tokens), content=content)
 
 
 def _prompts(prompt: str | list[Any]) -> tuple[Prompt, ...]:
     """A prompt is a text or a list of token ids; a list of either is several."""
     if isinstance(prompt, str):
-        return (Prompt(tokens=_tokens(len(prompt)), content=_bytes(prompt)),)
+        return (Prompt(tokens=max(1, -(-len(prompt) // CHARS_PER_TOKEN)), content=_bytes(prompt)),)
     if prompt and all(type(token) is int for token in prompt):
         return (Prompt(tokens=len(prompt), content=msgspec.json.encode(prompt)),)
     few = prompt[: SEQUENCES_MAX + 1]  # one more is refused as too many choices
@@ -238,10 +240,6 @@ def _prompts(prompt: str | list[Any]) -> tuple[Prompt, ...]:
     if not prompts or len(prompts) != len(few):
         raise _bad("body.prompt", "Input should be a text, a list of token ids, or a list of either.")
     return prompts
-
-
-def _tokens(chars: int) -> int:
-    return max(1, -(-chars // CHARS_PER_TOKEN))
 
 
 def _bytes(text: str) -> bytes:

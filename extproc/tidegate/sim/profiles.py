@@ -11,6 +11,7 @@ root of cubes rounds the corner as measured kernels do. Figures are fitted to pu
 """
 
 from dataclasses import dataclass, replace
+from math import inf
 
 BLOCK_TOKENS = 16
 """KV tokens that are given out and taken back together."""
@@ -92,8 +93,8 @@ class EngineProfile:
 
     def slowed(self, factor: float) -> "EngineProfile":
         """The same engine with every step `factor` times as long."""
-        if factor <= 0.0:
-            raise ValueError(f"factor must be above 0: {factor}")
+        if not 0.0 < factor < inf:
+            raise ValueError(f"factor must be above 0 and finite: {factor}")
         return replace(self, cost=self.cost.scaled(factor), tpot_target_s=self.tpot_target_s * factor)
 
 

@@ -43,3 +43,8 @@ class Record:
     tokens: int = 0
     held_s: float | None = None
     retry_after_s: float | None = None
+
+    @property
+    def ended_s(self) -> float:
+        """Moment of its end, from the run's start."""
+        return self.at_s + self.late_s + self.e2e_s

@@ -1,8 +1,10 @@
 """Figures of a run from its clients' records: pure functions, the same for every control.
 
     within objective  = complete, TTFT <= its budget, mean time per token <= its target
-    goodput           = requests within objective / seconds in which requests were sent
+    goodput           = requests within objective that ended while requests were sent / seconds of sending
     percentile q      = the smallest value that at least q of the values do not exceed (nearest rank)
+
+What ends after the sending is served well but no part of the goodput, whose seconds it did not take.
 
 TTFT is taken over all requests that were let in. A client that left without a first token counts with the time it
 waited: it would have waited longer still, so such a percentile is a lower bound and is marked as one. Leaving those
@@ -47,6 +49,7 @@ class Figures:
     """One run in numbers; counts are requests.
 
     Attributes:
+        within: served within objective, whenever they ended.
         admitted: let in and answered with a 200.
         delayed: of the admitted, those the gateway held first.
         refused_other: any status but 200, 429 and 503.
@@ -86,7 +89,9 @@ class RunResult:
     """One run: what its clients saw, what its engine counted, what Envoy counted.
 
     Attributes:
-        tokens_generated, tokens_wasted: by the engine; wasted are those for clients that had left.
+        tokens_generated: by the engine; tokens_wasted: those of them that were for clients that had left.
+        prompt_tokens_wasted: computed for clients that left, or to be computed again after a preemption.
+        preemptions: times the engine took the memory of a running request for another.
         envoy_requests: by decision, as Envoy's own stats counted them in this run.
         cores: processor time of all processes of the run together, in cores.
     """
@@ -96,21 +101,23 @@ class RunResult:
     figures: Figures
     tokens_generated: int
     tokens_wasted: int
+    prompt_tokens_wasted: int
+    preemptions: int
     envoy_requests: Mapping[str, int]
     cores: float
 
 
 def figures_of(records: Sequence[Record], objective: Objective, *, duration_s: float, quiet_tenant: str) -> Figures:
     """Sum up a run; `duration_s` is the time in which requests were sent."""
-    within = sum(objective.met_by(record) for record in records)
+    well = [record for record in records if objective.met_by(record)]
     ends = [record.end for record in records]
     statuses = [record.status for record in records if record.end is End.REFUSED]
     admitted = [record for record in records if record.status == 200]
     late = percentile([record.late_s for record in records], 0.99)
     return Figures(
         requests=len(records),
-        within=within,
-        goodput_per_s=within / duration_s,
+        within=len(well),
+        goodput_per_s=sum(record.ended_s <= duration_s for record in well) / duration_s,
         ttft_p50=ttft_percentile(records, 0.50),
         ttft_p99=ttft_percentile(records, 0.99),
         admitted=len(admitted),

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from tidegate.sim.report import Control, Percentile, RunResult
@@ -12,27 +13,36 @@ _Cell = Callable[[RunResult], str]
 
 _ROWS: tuple[tuple[str, _Cell], ...] = (
     ("goodput, requests/s", lambda run: f"{run.figures.goodput_per_s:.1f}"),
-    ("TTFT p50", lambda run: _seconds(run.figures.ttft_p50)),
-    ("TTFT p99", lambda run: _seconds(run.figures.ttft_p99)),
+    ("TTFT p50, s", lambda run: _seconds(run.figures.ttft_p50)),
+    ("TTFT p99, s", lambda run: _seconds(run.figures.ttft_p99)),
     ("requests sent", lambda run: f"{run.figures.requests}"),
+    ("served well", lambda run: f"{run.figures.within}"),
     ("admitted", lambda run: f"{run.figures.admitted}"),
     ("  delayed first", lambda run: f"{run.figures.delayed}"),
     ("refused, 429", lambda run: f"{run.figures.refused_429}"),
     ("refused, 503", lambda run: f"{run.figures.refused_503}"),
     ("clients that left", lambda run: f"{run.figures.left}"),
-    ("tokens wasted", lambda run: f"{run.tokens_wasted}"),
-    ("quiet tenant served well", lambda run: _share(run.figures.quiet_share)),
+    ("tokens wasted", lambda run: f"{run.tokens_wasted + run.prompt_tokens_wasted}"),
+    ("quiet tenant in time", lambda run: _share(run.figures.quiet_share)),
 )
-_HIGHLIGHTED = {"goodput, requests/s", "TTFT p99", "quiet tenant served well"}
+_HIGHLIGHTED = {"goodput, requests/s", "TTFT p99, s", "quiet tenant in time"}
 
 
 def table_of(runs: Sequence[RunResult], titles: dict[str, str]) -> Table:
-    """One column a run, in the order of the runs; `titles` names the phases for people."""
-    table = Table(title="The same requests, without and with Tidegate", header_style="none", pad_edge=False)
-    table.add_column("")
+    """One column a run, in the order of the runs, on 80 columns; `titles` names the phases for people."""
+    table = Table(
+        title="The same requests, without and with Tidegate",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        collapse_padding=True,
+        pad_edge=False,
+    )
+    table.add_column("", no_wrap=True)
     for run in runs:
+        title = titles[run.phase].replace(" ", "\n")
         style = "green" if run.control is Control.WITH else None
-        table.add_column(f"{titles[run.phase]}\n{run.control.value}", justify="right", style=style, no_wrap=True)
+        table.add_column(f"{title}\n{run.control.value}", justify="right", style=style, no_wrap=True)
     rows = list(_ROWS)
     if any(_failed(run) for run in runs):
         rows.append(("failed or unfinished", lambda run: f"{_failed(run)}"))
@@ -53,7 +63,7 @@ def _failed(run: RunResult) -> int:
 def _seconds(percentile: Percentile | None) -> str:
     if percentile is None:
         return "-"
-    return f"{'> ' if percentile.lower_bound else ''}{percentile.value_s:.2f} s"
+    return f"{'>' if percentile.lower_bound else ''}{percentile.value_s:.2f}"
 
 
 def _share(share: float | None) -> str:

@@ -33,9 +33,9 @@ _PROMPTS = {
     FLOOD: Lengths(median=150, sigma=0.6, low=16, high=800),
 }
 _ANSWERS = {
-    QUIET: Lengths(median=40, sigma=0.5, low=8, high=160),
-    BUSY: Lengths(median=80, sigma=0.5, low=16, high=320),
-    FLOOD: Lengths(median=60, sigma=0.5, low=16, high=240),
+    QUIET: Lengths(median=40, sigma=0.5, low=8, high=120),
+    BUSY: Lengths(median=80, sigma=0.5, low=16, high=200),
+    FLOOD: Lengths(median=60, sigma=0.5, low=16, high=160),
 }
 
 
@@ -63,7 +63,7 @@ def phases(capacity_per_s: float) -> tuple[Phase, ...]:
     return (
         Phase(name="normal", title="normal load", tenants=_everyday(0.6 * capacity_per_s)),
         Phase(name="overload", title="twice capacity", tenants=_everyday(2.0 * capacity_per_s)),
-        Phase(name="flood", title="one tenant floods", tenants=(*_everyday(0.4 * capacity_per_s), flood)),
+        Phase(name="flood", title="tenant floods", tenants=(*_everyday(0.4 * capacity_per_s), flood)),
     )
 
 

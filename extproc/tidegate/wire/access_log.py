@@ -5,26 +5,26 @@ The entry alone says everything: who decided what (our own metadata, namespace `
 """
 
 import logging
-from base64 import b64decode
-from binascii import Error as Base64Error
+from binascii import a2b_base64
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from math import isfinite
 
 from envoy.data.accesslog.v3.accesslog_pb2 import HTTPAccessLogEntry, ResponseFlags
 from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage, StreamAccessLogsResponse
+from google.protobuf.struct_pb2 import Struct
 
 from tidegate.admission.outcome import Ending, Outcome
 from tidegate.tally import Count, Tally
-from tidegate.wire.codec import NAMESPACE, metadata_of
-from tidegate.wire.events import Scalar
+from tidegate.wire.codec import NAMESPACE
+from tidegate.wire.fields import Fields
 
 log = logging.getLogger(__name__)
 
 USAGE_NAMESPACE = "usage"
 TOKENS_MAX = 100_000_000
-_FLAGS_CLIENT_LEFT = ("downstream_connection_termination", "downstream_remote_reset")
 _DETAILS_CLIENT_LEFT = ("downstream_remote_disconnect", "http2.remote_reset", "http3.remote_reset", "codec_error")
 _REFUSED_STATUS = (429, 503)
+_REFUSED_CODES = frozenset(map(str, _REFUSED_STATUS))
+_NOTHING = Fields(Struct())
 
 
 class AccessLogService:
@@ -59,55 +59,56 @@ class AccessLogService:
 
 def outcome_of(entry: HTTPAccessLogEntry) -> Outcome | None:
     """The outcome an entry reports, or None where it names no decision of ours."""
-    common = entry.common_properties
+    common, response = entry.common_properties, entry.response
     spaces = common.metadata.filter_metadata
-    ours = metadata_of(spaces[NAMESPACE]) if NAMESPACE in spaces else {}
-    identity = _text(ours, "id")
+    ours = Fields(spaces[NAMESPACE]) if NAMESPACE in spaces else _NOTHING
+    identity = ours.text("id")
     if not identity:
         return None
-    usage = metadata_of(spaces[USAGE_NAMESPACE]) if USAGE_NAMESPACE in spaces else {}
+    usage = Fields(spaces[USAGE_NAMESPACE]) if USAGE_NAMESPACE in spaces else _NOTHING
     tags = common.custom_tags
-    stream = ours.get("stream") is True
-    status = entry.response.response_code.value
+    stream = ours.flag("stream")
+    decision = ours.text("decision")
     return Outcome(
         id=identity,
-        replica=_text(ours, "replica"),
-        pool=_text(ours, "pool"),
-        tenant=_text(ours, "tenant_name") or _text(ours, "tenant"),
-        model=_text(ours, "model_name") or _text(ours, "model"),
-        decision=_text(ours, "decision"),
-        reason=_text(ours, "reason"),
-        ending=_ending(entry, ours, usage),
-        status=status,
+        replica=ours.text("replica"),
+        pool=ours.text("pool"),
+        tenant=ours.text("tenant_name") or ours.text("tenant"),
+        model=ours.text("model_name") or ours.text("model"),
+        decision=decision,
+        reason=ours.text("reason"),
+        ending=_ending(entry, decision, usage),
+        status=response.response_code.value,
         stream=stream,
-        prompt_tokens=_tokens(usage.get("prompt_tokens")),
-        completion_tokens=_tokens(usage.get("completion_tokens")),
+        prompt_tokens=_tokens(usage, "prompt_tokens"),
+        completion_tokens=_tokens(usage, "completion_tokens"),
         ttft_s=_tag_s(tags, "ttft_us") if stream else None,
         e2e_s=_tag_s(tags, "e2e_us"),
         duration_s=common.duration.ToNanoseconds() / 1e9,
-        hold_s=_number(ours, "hold_ms") / 1000.0,
+        hold_s=(ours.number("hold_ms") or 0.0) / 1000.0,
         engine=_address(entry),
         attempts=common.upstream_request_attempt_count,
-        retry_after_s=_retry_after_s(entry.response.response_headers),
-        response_bytes=entry.response.response_body_bytes,
-        ticket=_ticket(_text(ours, "ticket")),
-        predicted_tokens=int(_number(ours, "predicted_tokens")),
-        reserved_tokens=int(_number(ours, "reserved_tokens")),
-        details=entry.response.response_code_details,
+        retry_after_s=_retry_after_s(response.response_headers),
+        response_bytes=response.response_body_bytes,
+        ticket=_ticket(ours.text("ticket")),
+        predicted_tokens=int(ours.number("predicted_tokens") or 0),
+        reserved_tokens=int(ours.number("reserved_tokens") or 0),
+        details=response.response_code_details,
     )
 
 
-def _ending(entry: HTTPAccessLogEntry, ours: Mapping[str, Scalar], usage: Mapping[str, Scalar]) -> Ending:
+def _ending(entry: HTTPAccessLogEntry, decision: str, usage: Fields) -> Ending:
     """How it ended. Our own refusal first; then a client that left; then what the engine said."""
-    flags = entry.common_properties.response_flags
+    common = entry.common_properties
+    flags = common.response_flags if common.HasField("response_flags") else None
     details = entry.response.response_code_details
     status = entry.response.response_code.value
-    if ours.get("decision") == "reject":
+    if decision == "reject":
         return Ending.REJECTED
-    if ours.get("decision") == "pending" or _client_left(flags, details):
+    if decision == "pending" or _client_left(flags, details):
         return Ending.CLIENT_CANCELLED
     if "stream_error" in usage:  # the headers said 200, then an event said that it failed
-        refused = str(usage.get("error_code", "")) in {str(code) for code in _REFUSED_STATUS}
+        refused = usage.text("error_code") in _REFUSED_CODES
         return Ending.ENGINE_REFUSED if refused else Ending.ENGINE_FAILED
     if status in _REFUSED_STATUS and details == "via_upstream":
         return Ending.ENGINE_REFUSED
@@ -116,13 +117,15 @@ def _ending(entry: HTTPAccessLogEntry, ours: Mapping[str, Scalar], usage: Mappin
     return Ending.BAD_REQUEST if status >= 400 else Ending.COMPLETE
 
 
-def _client_left(flags: ResponseFlags, details: str) -> bool:
-    return any(getattr(flags, name) for name in _FLAGS_CLIENT_LEFT) or details.startswith(_DETAILS_CLIENT_LEFT)
+def _client_left(flags: ResponseFlags | None, details: str) -> bool:
+    if flags is not None and (flags.downstream_connection_termination or flags.downstream_remote_reset):
+        return True
+    return details.startswith(_DETAILS_CLIENT_LEFT)
 
 
-def _cut_short(flags: ResponseFlags) -> bool:
+def _cut_short(flags: ResponseFlags | None) -> bool:
     """The answer had begun, and the engine or a timer of Envoy's ended it."""
-    return bool(
+    return flags is not None and bool(
         flags.upstream_remote_reset
         or flags.upstream_connection_termination
         or flags.upstream_request_timeout
@@ -133,21 +136,10 @@ def _cut_short(flags: ResponseFlags) -> bool:
     )
 
 
-def _text(fields: Mapping[str, Scalar], name: str) -> str:
-    value = fields.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _number(fields: Mapping[str, Scalar], name: str) -> float:
-    value = fields.get(name)
-    return value if isinstance(value, float) and isfinite(value) else 0.0
-
-
-def _tokens(value: Scalar | None) -> int | None:
+def _tokens(usage: Fields, name: str) -> int | None:
     """A count of tokens that can be believed, or None."""
-    if isinstance(value, float) and isfinite(value) and 0 <= value <= TOKENS_MAX:
-        return int(value)
-    return None
+    value = usage.number(name)
+    return int(value) if value is not None and 0 <= value <= TOKENS_MAX else None
 
 
 def _tag_s(tags: Mapping[str, str], name: str) -> float | None:
@@ -168,6 +160,6 @@ def _address(entry: HTTPAccessLogEntry) -> str:
 
 def _ticket(text: str) -> bytes:
     try:
-        return b64decode(text, validate=True)
-    except (Base64Error, ValueError):
+        return a2b_base64(text, strict_mode=True)
+    except ValueError:  # binascii's own error is one
         return b""

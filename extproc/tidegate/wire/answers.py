@@ -5,6 +5,7 @@ all that settling needs later, so that any replica can do it from the access-log
 """
 
 from base64 import b64encode
+from dataclasses import dataclass
 from random import Random
 
 from tidegate.admission.decision import Admit, Reason, Reject, Rule
@@ -22,6 +23,36 @@ _MESSAGES: dict[Rule, str] = {
     Rule.REQUEST_TOO_LARGE: "The request is larger than the model can ever hold; retrying cannot help.",
 }
 _FALLBACK_BODY = b'{"error":{"message":"%s","type":"server_error","param":null,"code":"%s"}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """Why a request goes to the engine: what stats, the log and the access log say of it.
+
+    Attributes:
+        decision: `admit` or `delay`.
+        code: of the rule; of a delayed request, the one that made it wait; `shadow_...` names what would have been.
+        reason: with the figures.
+        waited_s, kv_tokens: time held and KV tokens booked.
+    """
+
+    decision: str
+    code: str
+    reason: Reason
+    waited_s: float = 0.0
+    kv_tokens: int = 0
+
+    @classmethod
+    def of(cls, admit: Admit, *, waited_for: Reason | None, why_default: str) -> "Ruling":
+        """The ruling behind an admit; `waited_for` is what kept it waiting, if anything did."""
+        if waited_for is not None:
+            return cls("delay", waited_for.rule.value, waited_for, admit.waited_s, admit.kv_tokens)
+        return cls("admit", why_default or admit.reason.rule.value, admit.reason, 0.0, admit.kv_tokens)
+
+    @classmethod
+    def shadow(cls, reason: Reason) -> "Ruling":
+        """The ruling on a request that is admitted only because its policy is a shadow."""
+        return cls("admit", f"shadow_{reason.rule}", reason)
 
 
 class Answers:
@@ -46,19 +77,17 @@ class Answers:
         metadata["decision"] = "admit"
         return Continue(Phase.REQUEST_HEADERS, metadata, BodyMode.SKIP_BODY)
 
-    def admitted(self, weighed: Weighed, verdict: Admit, *, shadowed: Reject | None) -> Continue:
+    def admitted(self, weighed: Weighed, ruling: Ruling) -> Continue:
         """Answer to the body of a request that goes to the engine now."""
-        return Continue(Phase.REQUEST_BODY, self.admit_metadata(weighed, verdict, shadowed=shadowed))
-
-    def admit_metadata(self, weighed: Weighed, verdict: Admit, *, shadowed: Reject | None) -> dict[str, Scalar]:
-        """What stats and the settlement need of an admitted request."""
         metadata: dict[str, Scalar] = {
-            "decision": "delay" if verdict.waited_s > 0.0 else "admit",
-            "reason": admit_reason(weighed, verdict, shadowed),
-            "hold_ms": round(verdict.waited_s * 1000.0),
+            "decision": ruling.decision,
+            "reason": ruling.code,
+            "measured": ruling.reason.measured,
+            "threshold": ruling.reason.threshold,
+            "hold_ms": round(ruling.waited_s * 1000.0),
             "model": weighed.model_label,
             "stream": weighed.work.stream,
-            "reserved_tokens": verdict.kv_tokens,
+            "reserved_tokens": ruling.kv_tokens,
         }
         estimate = weighed.estimate
         if estimate is not None:
@@ -66,9 +95,9 @@ class Answers:
             metadata["log_mean"] = round(estimate.log_mean, 4)
             metadata["log_sigma"] = round(estimate.log_sigma, 4)
             metadata["ticket"] = b64encode(estimate.ticket).decode("ascii")
-            if weighed.model_label != weighed.model:
-                metadata["model_name"] = weighed.model
-        return metadata
+        if weighed.model_label != weighed.model:
+            metadata["model_name"] = weighed.model
+        return Continue(Phase.REQUEST_BODY, metadata)
 
     def refused(self, opening: Opening, weighed: Weighed | None, verdict: Reject) -> Refuse:
         """The answer that the client gets from us; it carries the whole metadata, also when it answers the headers."""
@@ -118,12 +147,3 @@ class Answers:
         delay_s = min(retry_after_s * self._random.uniform(low, high), RETRY_AFTER_S_MAX)
         whole_s = int(delay_s + self._random.random())  # rounded at random, or the jitter would be lost
         return {"retry-after": str(max(1, whole_s)), "retry-after-ms": str(max(1, round(delay_s * 1000.0)))}
-
-
-def admit_reason(weighed: Weighed, verdict: Admit, shadowed: Reject | None) -> str:
-    """Code of what stood behind an admit."""
-    if weighed.why_default:
-        return weighed.why_default
-    if shadowed is not None:
-        return f"shadow_{shadowed.reason.rule}"
-    return verdict.reason.rule.value

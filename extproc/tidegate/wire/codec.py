@@ -10,7 +10,6 @@ from envoy.config.core.v3.base_pb2 import HeaderValueOption
 from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
 from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest, ProcessingResponse
 from google.protobuf.message import DecodeError
-from google.protobuf.struct_pb2 import Struct
 
 from tidegate.wire.events import (
     AnnounceHold,
@@ -52,9 +51,9 @@ def decode(data: bytes) -> Event:
 def _headers_event(message: ProcessingRequest) -> RequestHeaders:
     headers: dict[str, str] = {}
     for header in message.request_headers.headers.headers:
-        name = header.key
+        name, raw = header.key, header.raw_value
         # Envoy fills raw_value; header bytes need not be UTF-8
-        value = header.raw_value.decode("utf-8", "replace") or header.value
+        value = raw.decode(errors="replace") if raw else header.value
         headers[name] = f"{headers[name]},{value}" if name in headers else value
     attributes: dict[str, str] = {}
     if _ATTRIBUTES_KEY in message.attributes:
@@ -110,26 +109,12 @@ def _refusal(reply: Refuse) -> ProcessingResponse:
 def _set_metadata(response: ProcessingResponse, metadata: Mapping[str, Scalar]) -> None:
     fields = response.dynamic_metadata.fields[NAMESPACE].struct_value.fields
     for name, value in metadata.items():
-        if isinstance(value, bool):
-            fields[name].bool_value = value
-        elif isinstance(value, str):
+        if isinstance(value, str):
             fields[name].string_value = value
+        elif isinstance(value, bool):
+            fields[name].bool_value = value
         else:
             fields[name].number_value = value
-
-
-def metadata_of(struct: Struct) -> dict[str, Scalar]:
-    """Scalar fields of a metadata struct, as they come back in an access-log entry."""
-    values: dict[str, Scalar] = {}
-    for name, value in struct.fields.items():
-        kind = value.WhichOneof("kind")
-        if kind == "string_value":
-            values[name] = value.string_value
-        elif kind == "number_value":
-            values[name] = value.number_value
-        elif kind == "bool_value":
-            values[name] = value.bool_value
-    return values
 
 
 _PLAIN_CONTINUE: dict[Phase, bytes] = {phase: _continue(phase).SerializeToString() for phase in Phase}

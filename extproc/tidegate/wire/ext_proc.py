@@ -10,12 +10,12 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Protocol, assert_never
 
-from tidegate.admission.decision import Admit, Enqueue, Reject, Verdict
+from tidegate.admission.decision import Admit, Decision, Enqueue, Reason, Reject, Verdict
 from tidegate.clock import Clock
 from tidegate.intake import HOLD_MARGIN_S, Intake, Kind, Opening, Weighed
 from tidegate.tally import Count, Tally
 from tidegate.turnstile import Passage
-from tidegate.wire.answers import Answers, admit_reason
+from tidegate.wire.answers import Answers, Ruling
 from tidegate.wire.events import AnnounceHold, Event, Reply, RequestHeaders
 from tidegate.wire.exchange import Dead, Exchange, JudgeBody, JudgeHeaders, Wave
 
@@ -70,7 +70,7 @@ class ExtProcService:
             self._tally.add(Count.INTERNAL_ERRORS, "ext_proc")
             log.exception("an exchange failed; its request was let through")
         finally:
-            conversation.leave()
+            conversation.close()
             self._streams.discard(task)
             self._tally.add(Count.STREAMS, end)
 
@@ -136,13 +136,16 @@ class Conversation:
                     assert_never(due)
 
     def leave(self) -> None:
-        """Give back what this exchange holds or waits for. Safe to repeat."""
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
+        """Give back what this exchange has booked, or its place in the queue. Safe to repeat."""
         passage, self._passage = self._passage, None
         if passage is not None and self._opening is not None:
             self._opening.pool.turnstile.leave(passage)
+
+    def close(self) -> None:
+        """The stream is over."""
+        self.leave()
+        if self._reading is not None:
+            self._reading.cancel()
 
     async def _next_event(self) -> Event | None:
         reading, self._reading = self._reading, None
@@ -164,8 +167,7 @@ class Conversation:
         if opening.kind is Kind.INFERENCE:
             refusal = None if opening.policy.shadow else opening.pool.turnstile.preview(self._intake.least(opening))
             if refusal is not None:
-                self._count(refusal, refusal.reason.rule.value)
-                return self._answers.refused(opening, None, refusal)
+                return self._refuse(opening, None, refusal)
         elif opening.kind is Kind.UNKNOWN_API and not self._service.draining:
             weighed = self._intake.default(opening, "unknown_api")
             self._passage = opening.pool.turnstile.enter(weighed.work)
@@ -178,29 +180,48 @@ class Conversation:
         opening = self._opening
         assert opening is not None
         weighed = self._intake.weigh(opening, body)
-        turnstile = opening.pool.turnstile
-        shadowed = turnstile.preview(weighed.work) if opening.policy.shadow else None
-        passage = self._passage = turnstile.enter(weighed.work)
+        passage = self._passage = opening.pool.turnstile.enter(weighed.work)
+        reply = self._shadow(opening, weighed, passage.decision) or await self._judge(opening, weighed, passage)
+        if reply is not None:
+            await self._send(self._exchange.judged(reply))
+
+    def _shadow(self, opening: Opening, weighed: Weighed, decision: Decision) -> Reply | None:
+        """Under a shadow policy, the answer to what would be held or refused; None where there is no difference.
+
+        What would be held keeps its place in the queue until its stream ends: the books stay those of the policy.
+        """
+        if not opening.policy.shadow or isinstance(decision, Admit):
+            return None
+        return self._admit(opening, weighed, Ruling.shadow(decision.reason))
+
+    async def _judge(self, opening: Opening, weighed: Weighed, passage: Passage) -> Reply | None:
+        """The answer to the body, after a hold if need be; None where the request died meanwhile."""
         decision = passage.decision
+        waited_for: Reason | None = None
         if isinstance(decision, Enqueue):
+            waited_for = decision.reason
             verdict = await self._hold(opening, passage, decision)
             if verdict is None:
-                return
+                return None
         else:
             verdict = decision
-        await self._send(self._exchange.judged(self._final(opening, weighed, verdict, shadowed)))
-
-    def _final(self, opening: Opening, weighed: Weighed, verdict: Verdict, shadowed: Reject | None) -> Reply:
         match verdict:
             case Admit():
-                self._count(verdict, admit_reason(weighed, verdict, shadowed))
-                return self._answers.admitted(weighed, verdict, shadowed=shadowed)
+                ruling = Ruling.of(verdict, waited_for=waited_for, why_default=weighed.why_default)
+                return self._admit(opening, weighed, ruling)
             case Reject():
-                self._count(verdict, verdict.reason.rule.value)
                 self.leave()
-                return self._answers.refused(opening, weighed, verdict)
+                return self._refuse(opening, weighed, verdict)
             case _:
                 assert_never(verdict)
+
+    def _admit(self, opening: Opening, weighed: Weighed, ruling: Ruling) -> Reply:
+        self._tally.add(Count.DECISIONS, opening.pool.name, ruling.decision, ruling.code)
+        return self._answers.admitted(weighed, ruling)
+
+    def _refuse(self, opening: Opening, weighed: Weighed | None, verdict: Reject) -> Reply:
+        self._tally.add(Count.DECISIONS, opening.pool.name, "reject", verdict.reason.rule.value)
+        return self._answers.refused(opening, weighed, verdict)
 
     async def _hold(self, opening: Opening, passage: Passage, decision: Enqueue) -> Verdict | None:
         """Wait for the verdict, reading on meanwhile; None where the request died first."""
@@ -228,14 +249,3 @@ class Conversation:
             assert isinstance(due, Wave), due
             await self._send(due.replies)
         return late.result()
-
-    def _count(self, verdict: Verdict, reason: str) -> None:
-        assert self._opening is not None
-        match verdict:
-            case Admit():
-                decision = "delay" if verdict.waited_s > 0.0 else "admit"
-            case Reject():
-                decision = "reject"
-            case _:
-                assert_never(verdict)
-        self._tally.add(Count.DECISIONS, self._opening.pool.name, decision, reason)

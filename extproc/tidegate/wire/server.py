@@ -92,6 +92,8 @@ def _options(message_bytes_max: int) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_permit_without_calls", 1),
+        # A bandwidth probe on the way holds keepalive pings back, and its own timeout would be a minute.
+        ("grpc.http2.ping_timeout_ms", _KEEPALIVE_MS),
         # Envoy's own keepalive pings are welcome however often they come; the default strikes kill held streams.
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.http2.max_pings_without_data", 0),

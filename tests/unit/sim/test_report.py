@@ -100,11 +100,18 @@ def test_every_request_is_counted_once_by_its_end() -> None:
         record(end=End.OVERFLOW, status=0, ttft_s=None),
     ]
     figures = figures_of(records, OBJECTIVE, duration_s=2.0, quiet_tenant="quiet")
-    assert (figures.requests, figures.within, figures.goodput_per_s) == (11, 3, 1.5)
+    assert (figures.requests, figures.within) == (11, 3)
     assert (figures.admitted, figures.delayed) == (3, 1)
     assert (figures.refused_429, figures.refused_503, figures.refused_other) == (2, 1, 1)
     assert (figures.left, figures.broken, figures.unfinished) == (1, 1, 2)
     assert figures.quiet_share == pytest.approx(3 / 11)
+
+
+def test_goodput_counts_what_ended_while_requests_were_sent() -> None:
+    """An answer that ends after the sending would be divided by seconds that it did not take: it does not count."""
+    records = [record(at_s=1.0, e2e_s=0.5), record(at_s=1.0, e2e_s=1.1), record(at_s=1.0, late_s=0.9, e2e_s=0.2)]
+    figures = figures_of(records, OBJECTIVE, duration_s=2.0, quiet_tenant="quiet")
+    assert (figures.within, figures.goodput_per_s) == (3, 0.5)
 
 
 def test_a_client_that_left_midway_was_admitted() -> None:

@@ -1,0 +1,1 @@
+"""Benchmarks: programs that print tables. They are never tests; a slow machine makes them slow, not red."""
