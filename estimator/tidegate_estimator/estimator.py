@@ -21,8 +21,8 @@ class Estimator(Protocol):
         Args:
             ticket: of the estimate.
             completion_tokens: tokens the engine generated, all sequences together.
-            finish_reason: `stop`, `length` (cut by a cap), `abort` (client or engine cut it); an empty string is unknown.
-            prompt_tokens: as the engine counted them, or None.
+            finish_reason: `stop`, `length` (cut by a cap), `abort` (client or engine cut it); an empty string is
+            unknown. prompt_tokens: as the engine counted them, or None.
         """
         ...
 

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import secrets
 import signal
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -77,7 +76,7 @@ class App:
             AccessLogService(settlement.take, self.tally),
             Address(listen=settings.listen, message_bytes_max=settings.body_bytes_max),
         )
-        collector = ServiceCollector(self.tally, self._pool_gauges, self._process_gauges)
+        collector = ServiceCollector(self.tally, self._pool_gauges, self._process_figures)
         host, port = _host_port("--ops-listen", settings.ops_listen)
         self.ops = OpsServer(registry_of(collector), lambda: not self.ext_proc.draining, host, port)
 
@@ -164,7 +163,10 @@ class App:
     async def _save_aside(self) -> None:
         if self._state is not None:
             state = self.pools.dump(self._clock.now_s())
-            await asyncio.to_thread(self._state.save, state)
+            try:
+                await asyncio.to_thread(self._state.save, state)
+            except StateFileError as error:
+                log.error("the state was not saved: %s", error)
 
     def _save(self) -> None:
         if self._state is None:
@@ -182,6 +184,8 @@ class App:
         log.error("pool %s runs under its last good policy, because a key is wrong: %s", pool, error)
 
     def _on_pool_event(self, event: PoolEvent) -> None:
+        if event.change is Change.DROPPED:
+            self.tally.forget_pool(event.pool)
         level = logging.WARNING if event.change in _WORRYING else logging.INFO
         log.log(level, "pool %s: %s %s", event.pool, event.change, " ".join(event.details.split("\n")))
 
@@ -193,8 +197,15 @@ class App:
             for pool in self.pools
         }
 
-    def _process_gauges(self) -> Mapping[gauges.Gauge, float]:
-        return gauges.of_process(streams=self.ext_proc.streams, pools=len(self.pools), draining=self.ext_proc.draining)
+    def _process_figures(self) -> gauges.ProcessFigures:
+        return gauges.of_process(
+            streams=self.ext_proc.streams,
+            pools=len(self.pools),
+            draining=self.ext_proc.draining,
+            overflowed_total=self.pools.overflowed_total,
+            conflicts_total=self.pools.conflicts_total,
+            bad_policy_total=self.pools.reader.errors_total,
+        )
 
     def _log_start(self) -> None:
         self._lines.write(

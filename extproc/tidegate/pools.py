@@ -235,6 +235,7 @@ class Pools:
             raise ValueError("the pool is already there")
         pool = self._start(policy.pool, policy.request, -inf, now_s).pool
         pool.controller.restore_books(saved.books, now_s)
+        pool.controller.restore_pace(saved.pace)
         if saved.estimator:
             pool.estimator.load(saved.estimator)
 
@@ -251,5 +252,6 @@ def _saved(entry: _Entry, learned: bytes, now_s: float) -> PoolState:
         name=pool.name,
         policy=[*pairs_of(pool.policy.text), *pairs_of(entry.request.text)],
         books=pool.controller.dump_books(now_s),
+        pace=dict(pool.controller.dump_pace()),
         estimator=learned,
     )

@@ -92,7 +92,9 @@ class PuppetEngine:
         self._arrived: asyncio.Queue[Call] = asyncio.Queue()
         app = web.Application(client_max_size=64 << 20)
         app.router.add_route("*", "/{path:.*}", self._serve)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True, max_field_size=65536
+        )
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()

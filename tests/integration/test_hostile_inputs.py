@@ -214,11 +214,12 @@ async def test_a_body_after_our_refusal_is_not_answered(raw_service: RawServiceF
 async def test_a_stream_may_begin_anywhere(raw_service: RawServiceFactory) -> None:
     """A stream that begins with the response, a body or trailers is answered in kind; nothing is decided."""
     service, envoy = await raw_service(RAW_ONE_SLOT)
-    for say, kind in (
+    beginnings: tuple[tuple[Callable[[RawExchange], Awaitable[None]], str], ...] = (
         (lambda exchange: exchange.response_headers(503), "response_headers"),
         (lambda exchange: exchange.body(), "request_body"),
         (lambda exchange: exchange.response_trailers(), "response_trailers"),
-    ):
+    )
+    for say, kind in beginnings:
         exchange = envoy.exchange()
         await say(exchange)
         assert await exchange.kinds(1) == [kind]

@@ -7,6 +7,7 @@ import pytest
 from tidegate import pools as pools_module
 from tidegate.admission.controller import Controller
 from tidegate.admission.limits import Limits
+from tidegate.admission.outcome import Outcome
 from tidegate.admission.work import Work
 from tidegate.clock import ManualClock
 from tidegate.errors import PolicyError
@@ -265,6 +266,7 @@ async def test_pools_come_back_after_a_restart(site: Site) -> None:
     ticket = pool.estimator.estimate(CompletionRequest(tenant="t", model="m", prompt_chars=400)).ticket
     for _ in range(30):
         assert pool.estimator.learn(ticket, 7, "stop")
+    pool.turnstile.settle(Outcome(id="z", stream=True, completion_tokens=101, ttft_s=0.5, e2e_s=2.5))
     with pool.turnstile.entered(Work(id="a", prompt_tokens=100, completion_tokens_max=50)):
         state = saved_and_loaded(site)
     assert state.saved_at_s == site.clock.wall_s()
@@ -277,6 +279,7 @@ async def test_pools_come_back_after_a_restart(site: Site) -> None:
     gauges = again.controller.snapshot(later.clock.now_s())
     assert (gauges.orphans, gauges.sequences) == (1, 1)
     assert again.estimator.dump() == pool.estimator.dump()
+    assert again.controller.dump_pace() == pool.controller.dump_pace() != {"tau_s": 0.05}
     assert later.stream(WRONG)[1].shadow
     assert later.changes() == [Change.STARTED]
 
@@ -298,15 +301,16 @@ def test_a_pool_that_cannot_be_restored_does_not_stop_the_others(site: Site) -> 
         pools=[
             PoolState(name="bad-policy", policy=[("tidegate-gone", "1")]),
             PoolState(name="bad-estimator", policy=[SLOTS_8], estimator=b"?"),
+            PoolState(name="bad-pace", policy=[], pace={"tau_s": -1.0}),
             PoolState(name="bad-books", policy=[], books=[{}, {"id": 3}, {"id": "x", "sequences": -1}]),
             good,
             good,
         ],
     )
     site.pools.restore(state, site.clock.now_s())
-    assert names(site.pools) == ["bad-estimator", "bad-books", "good"]
+    assert names(site.pools) == ["bad-estimator", "bad-pace", "bad-books", "good"]
     failed = [event.pool for event in site.events if event.change is Change.NOT_RESTORED]
-    assert failed == ["bad-policy", "bad-estimator", "good"]
+    assert failed == ["bad-policy", "bad-estimator", "bad-pace", "good"]
 
 
 def test_no_more_pools_come_back_than_there_may_be(site: Site) -> None:

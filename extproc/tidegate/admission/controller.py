@@ -173,6 +173,15 @@ class Controller:
         now_s = self._advance(now_s)
         return sum(self._ledger.adopt(work_id, booking) for work_id, booking in books.read(records, now_s))
 
+    def dump_pace(self) -> dict[str, float]:
+        """What was learned of the engines' pace, for a state file."""
+        return {"tau_s": self._pace.tau_s}
+
+    def restore_pace(self, record: Mapping[str, object]) -> None:
+        """Take over what an earlier process learned; ValueError where it is damaged, an empty record says nothing."""
+        if record:
+            self._pace.restore(record.get("tau_s"))
+
     def _price(self, work: Work) -> Cost:
         return price(work, self._limits, tau_s=self._pace.tau_s)
 

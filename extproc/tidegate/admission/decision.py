@@ -1,4 +1,6 @@
-"""The verdicts, and the rule that stands behind each: an exhaustive set, named the same in metrics, headers and logs."""
+"""The verdicts, and the rule that stands behind each: an exhaustive set, named the same in metrics, headers and
+logs.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum

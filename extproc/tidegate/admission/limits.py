@@ -22,8 +22,8 @@ class Limits:
         batched_tokens: tokens an engine handles in one step (vLLM's max_num_batched_tokens).
         queue_len: requests that may wait, an engine.
         mode: how long they may wait.
-        slots_stated, kv_tokens_stated: whether an operator stated the figure. Only then may a request be refused for ever:
-            a guessed capacity never proves that something cannot fit.
+        slots_stated, kv_tokens_stated: whether an operator stated the figure. Only then may a request be refused for
+        ever: a guessed capacity never proves that something cannot fit.
     """
 
     slots: int = 256

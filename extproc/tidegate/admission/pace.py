@@ -29,6 +29,12 @@ class Pace:
     def __init__(self) -> None:
         self.tau_s = TAU_PRIOR_S
 
+    def restore(self, tau_s: object) -> None:
+        """Take over a saved value; ValueError where it is no time a token can take."""
+        if not isinstance(tau_s, float) or not _TAU_S_MIN <= tau_s <= _TAU_S_MAX:
+            raise ValueError(f"tau_s: {tau_s!r} is not a number of seconds from {_TAU_S_MIN:g} to {_TAU_S_MAX:g}")
+        self.tau_s = tau_s
+
     def learn(self, outcome: Outcome) -> bool:
         """Take in one finished request; False where it teaches nothing."""
         tokens = outcome.completion_tokens

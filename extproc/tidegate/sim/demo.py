@@ -51,7 +51,7 @@ class Plan:
 
 def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tidegate sim demo`."""
-    parser.add_argument("--seconds", type=float, default=9.0, help="seconds of load a run (default %(default)g)")
+    parser.add_argument("--seconds", type=float, default=8.0, help="seconds of load a run (default %(default)g)")
     parser.add_argument("--seed", type=int, default=1, help="seed of arrivals and lengths (default %(default)d)")
     parser.add_argument(
         "--json", type=Path, default=Path("demo.json"), help="file for all figures (default %(default)s)"
@@ -64,19 +64,21 @@ def run_demo(args: argparse.Namespace) -> int:
         raise FlagError(f"--seconds must be above 0 and at most {SECONDS_MAX:g}: {args.seconds:g}")
     plan = Plan(seconds=args.seconds, seed=args.seed, json_path=args.json)
     log_dir = Path(tempfile.mkdtemp(prefix="tidegate-demo-"))
+    logs_matter = False
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_until_told(_demo(plan, log_dir, Console())))
     except ProcessError as error:
+        logs_matter = True
         print(f"tidegate: {error}\n(logs are kept in {log_dir})", file=sys.stderr)
         return EXIT_CHILD_FAILED
     except (asyncio.CancelledError, KeyboardInterrupt):
         print("interrupted: everything is stopped", file=sys.stderr)
-        exit_code = EXIT_INTERRUPTED
-    else:
-        exit_code = 0
-    shutil.rmtree(log_dir, ignore_errors=True)
-    return exit_code
+        return EXIT_INTERRUPTED
+    finally:
+        if not logs_matter:
+            shutil.rmtree(log_dir, ignore_errors=True)
+    return 0
 
 
 async def _until_told(story: Coroutine[Any, Any, None]) -> None:
@@ -100,12 +102,12 @@ async def _demo(plan: Plan, log_dir: Path, console: Console) -> None:
             await demo.warm_up()
             runs = [await demo.run(phase, control) for phase in phases for control in Control]
             lines = lines_about_decisions(await admin.prometheus())
-    show_closing(console, runs, phases, lines)
     reasons = void_reasons(runs)
+    _write_json(plan, capacity_per_s, runs, lines, reasons)
+    show_closing(console, runs, phases, lines)
     console.print(_cpu_line(runs))
     for reason in reasons:
         console.print(f"[bold red]This demo is void[/bold red]: {reason}")
-    _write_json(plan, capacity_per_s, runs, lines, reasons)
     console.print(f"All figures are in {plan.json_path}.", highlight=False)
 
 

@@ -11,6 +11,7 @@ from tidegate.errors import FlagError
 from tidegate.sim.engine_http import EngineServer, EngineSettings
 from tidegate.sim.profiles import PROFILES
 
+PORT_MAX = 65535
 LOG = logging.getLogger(__name__)
 
 
@@ -40,6 +41,8 @@ def engine_settings(args: argparse.Namespace) -> EngineSettings:
     """Settings from parsed flags; FlagError where they contradict each other."""
     if args.chunk_tokens < 1 or (args.queue_len_max is not None and args.queue_len_max < 1):
         raise FlagError("--chunk-tokens and --queue-len-max must be at least 1")
+    if not 0 <= args.port <= PORT_MAX:
+        raise FlagError(f"--port must be between 0 and {PORT_MAX}: {args.port}")
     try:
         profile = PROFILES[args.profile].resized(
             slots=args.slots, kv_tokens=args.kv_tokens, batched_tokens=args.batched_tokens
@@ -71,7 +74,7 @@ def run_engine(args: argparse.Namespace) -> int:
         import uvloop  # noqa: PLC0415  there is none on Windows
 
         return uvloop.run(serve_engine(args))
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise FlagError(f"--host {args.host} --port {args.port}: {error}") from error
 
 

@@ -69,9 +69,12 @@ class EngineProfile:
 
     def __post_init__(self) -> None:
         if self.slots < 1 or self.batched_tokens < self.slots:
-            raise ValueError(f"batched_tokens must be at least slots, and slots at least 1: {self}")
+            raise ValueError(f"1 <= slots <= batched_tokens does not hold: {self.slots}, {self.batched_tokens}")
         if not 2 <= self.context_tokens <= self.kv_blocks * BLOCK_TOKENS:
-            raise ValueError(f"context_tokens must be between 2 and what whole blocks of kv_tokens hold: {self}")
+            raise ValueError(
+                f"context_tokens must be from 2 to what whole blocks of kv_tokens hold: "
+                f"{self.context_tokens}, {self.kv_tokens}"
+            )
 
     @property
     def kv_blocks(self) -> int:

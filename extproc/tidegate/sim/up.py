@@ -13,7 +13,7 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
-from tidegate.errors import OperatorError
+from tidegate.errors import FlagError, OperatorError
 from tidegate.sim.load import TENANT_HEADER
 from tidegate.sim.processes import ProcessError, Processes
 from tidegate.sim.profiles import PROFILES
@@ -25,6 +25,7 @@ PROFILE = PROFILES["demo"]
 TTFT_BUDGET_S = 2.0
 CLIENT_TIMEOUT_S = 60.0
 CHECK_S = 1.0
+TIME_SCALE_MAX = 20.0
 EXIT_CHILD_FAILED = 1
 
 
@@ -38,6 +39,8 @@ def add_up_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_up(args: argparse.Namespace) -> int:
     """Run until Ctrl-C or SIGTERM; exit code 0 stopped as asked, 1 a part failed. OperatorError for a taken port."""
+    if not 0.0 < args.time_scale <= TIME_SCALE_MAX:
+        raise FlagError(f"--time-scale must be above 0 and at most {TIME_SCALE_MAX:g}: {args.time_scale:g}")
     require_free(PORTS)
     setup = Setup(
         engine=PROFILE,
@@ -47,15 +50,19 @@ def run_up(args: argparse.Namespace) -> int:
         client_timeout_s=CLIENT_TIMEOUT_S,
     )
     log_dir = Path(tempfile.mkdtemp(prefix="tidegate-up-"))
+    logs_matter = False
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_up(setup, log_dir, Console()))
     except ProcessError as error:
+        logs_matter = True
         print(f"tidegate: {error}\n(logs are kept in {log_dir})", file=sys.stderr)
         return EXIT_CHILD_FAILED
     except KeyboardInterrupt:
-        pass  # before the signal had its handler: as good a way to stop
-    shutil.rmtree(log_dir, ignore_errors=True)
+        return 0  # before the signal had its handler: as good a way to stop
+    finally:
+        if not logs_matter:
+            shutil.rmtree(log_dir, ignore_errors=True)
     return 0
 
 

@@ -34,6 +34,9 @@ _CONFLICT = Gauge("policy_conflict", "1 while two texts of pool-scoped keys comp
 _STREAMS = Gauge("open_streams", "ext_proc streams that are open.")
 _POOLS = Gauge("pools", "Pools alive.")
 _DRAINING = Gauge("draining", "1 after SIGTERM.")
+_OVERFLOWED = Gauge("pools_overflowed", "Requests booked in the shared pool because there were too many pools.")
+_CONFLICTS = Gauge("policy_conflicts", "Times that a second text of pool-scoped keys began to compete for a pool.")
+_BAD_POLICY = Gauge("bad_policy_streams", "Streams that ran under the last good policy because a key was wrong.")
 
 
 def of_snapshot(snapshot: Snapshot, *, conflict: bool) -> dict[Gauge, float]:
@@ -55,6 +58,19 @@ def of_snapshot(snapshot: Snapshot, *, conflict: bool) -> dict[Gauge, float]:
     }
 
 
-def of_process(*, streams: int, pools: int, draining: bool) -> dict[Gauge, float]:
-    """Gauges of the process."""
-    return {_STREAMS: streams, _POOLS: pools, _DRAINING: float(draining)}
+@dataclass(frozen=True, slots=True)
+class ProcessFigures:
+    """What concerns no single pool."""
+
+    gauges: Mapping[Gauge, float]
+    counters: Mapping[Gauge, float]
+
+
+def of_process(
+    *, streams: int, pools: int, draining: bool, overflowed_total: int, conflicts_total: int, bad_policy_total: int
+) -> ProcessFigures:
+    """Figures of the process."""
+    return ProcessFigures(
+        gauges={_STREAMS: streams, _POOLS: pools, _DRAINING: float(draining)},
+        counters={_OVERFLOWED: overflowed_total, _CONFLICTS: conflicts_total, _BAD_POLICY: bad_policy_total},
+    )

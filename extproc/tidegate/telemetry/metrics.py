@@ -2,7 +2,7 @@
 before.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -10,15 +10,13 @@ from prometheus_client.registry import Collector
 
 from tidegate import __version__
 from tidegate.tally import HELP, LABELS, Count, Tally
-from tidegate.telemetry.gauges import Gauge, PoolGauges
+from tidegate.telemetry.gauges import Gauge, PoolGauges, ProcessFigures
 
 
 class ServiceCollector(Collector):
     """Renders everything this process counts."""
 
-    def __init__(
-        self, tally: Tally, pools: Callable[[], PoolGauges], process: Callable[[], Mapping[Gauge, float]]
-    ) -> None:
+    def __init__(self, tally: Tally, pools: Callable[[], PoolGauges], process: Callable[[], ProcessFigures]) -> None:
         self._tally = tally
         self._pools = pools
         self._process = process
@@ -27,8 +25,11 @@ class ServiceCollector(Collector):
         """One scrape."""
         yield from self._counters()
         yield from self._pool_gauges()
-        for gauge, value in self._process().items():
+        process = self._process()
+        for gauge, value in process.gauges.items():
             yield GaugeMetricFamily(f"tidegate_{gauge.name}", gauge.meaning, value=value)
+        for counter, value in process.counters.items():
+            yield CounterMetricFamily(f"tidegate_{counter.name}", counter.meaning, value=value)
         build = GaugeMetricFamily("tidegate_build_info", "Version of this process.", labels=["version"])
         build.add_metric([__version__], 1)
         yield build

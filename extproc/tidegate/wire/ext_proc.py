@@ -94,6 +94,7 @@ class Conversation:
     __slots__ = (
         "_answers",
         "_clock",
+        "_ended",
         "_exchange",
         "_intake",
         "_opening",
@@ -117,6 +118,7 @@ class Conversation:
         self._opening: Opening | None = None
         self._passage: Passage | None = None
         self._reading: asyncio.Future[object] | None = None
+        self._ended = False
 
     async def run(self) -> None:
         """Read and answer until the stream ends."""
@@ -148,9 +150,14 @@ class Conversation:
             self._reading.cancel()
 
     async def _next_event(self) -> Event | None:
+        if self._ended:
+            return None
         reading, self._reading = self._reading, None
         event = await (self._stream.read() if reading is None else reading)
-        return event if isinstance(event, Event) else None
+        if isinstance(event, Event):
+            return event
+        self._ended = True
+        return None
 
     async def _send(self, replies: Sequence[Reply]) -> None:
         for reply in replies:
@@ -227,8 +234,10 @@ class Conversation:
         """Wait for the verdict, reading on meanwhile; None where the request died first."""
         late = passage.late
         assert late is not None
-        if decision.expires_at_s - self._clock.now_s() + HOLD_MARGIN_S > opening.policy.message_timeout_s:
-            await self._send(self._exchange.judged(AnnounceHold(opening.policy.hold_s_max)))
+        policy = opening.policy
+        needed_s = decision.expires_at_s - self._clock.now_s() + HOLD_MARGIN_S
+        if needed_s > policy.message_timeout_s and policy.hold_s_max > policy.message_timeout_s:
+            await self._send(self._exchange.judged(AnnounceHold(policy.hold_s_max)))
         else:
             self._exchange.held()
         while not late.done():

@@ -20,11 +20,14 @@ RESPONSE = Other(Phase.RESPONSE_HEADERS)
 
 async def held(service: Service) -> tuple[MemoryStream, "asyncio.Task[None]"]:
     """A stream whose request waits; the hold has been announced where the policy has it so."""
+    queued = service.queued()
     stream, task = service.stream(CHAT, BODY)
     assert decision(await stream.heard()) == "pending"
-    while not service.queued():
+    for _ in range(20):
         await asyncio.sleep(0)  # lets the other task run; no time passes
-    return stream, task
+        if service.queued() > queued:
+            return stream, task
+    raise AssertionError("the request was not held")
 
 
 async def test_the_answer_to_the_headers_already_names_the_request() -> None:
