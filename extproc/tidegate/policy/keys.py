@@ -83,7 +83,7 @@ SLOTS_MAX = _whole(
     Scope.POOL,
     "sequences",
     (1, 100_000),
-    "learned; until then 256",
+    "256",
     "Sequences one engine runs at once (vLLM: `max_num_seqs`).",
 )
 KV_TOKENS_MAX = _whole(
@@ -91,7 +91,7 @@ KV_TOKENS_MAX = _whole(
     Scope.POOL,
     "tokens",
     (1, 1_000_000_000),
-    "learned; until then 100000",
+    "100000",
     "Tokens the KV cache of one engine holds.",
 )
 BATCHED_TOKENS_MAX = _whole(
@@ -99,7 +99,7 @@ BATCHED_TOKENS_MAX = _whole(
     Scope.POOL,
     "tokens",
     (1, 10_000_000),
-    "learned; until then 2048",
+    "2048",
     "Tokens one engine handles in a step (vLLM: `max_num_batched_tokens`).",
 )
 QUEUE_LEN_MAX = _whole(
@@ -142,7 +142,7 @@ CLIENT_TIMEOUT_MS = _ms(
     "tidegate-client-timeout-ms",
     (1, _HOUR_MS),
     "from the client's headers, else 60000",
-    "When a caller gives up that does not say so itself.",
+    "When a caller gives up; where its own headers speak too, the shorter counts.",
 )
 MESSAGE_TIMEOUT_MS = _ms(
     "tidegate-message-timeout-ms",
@@ -154,7 +154,7 @@ HOLD_MS_MAX = _ms(
     "tidegate-hold-ms-max",
     (0, _HOUR_MS),
     "`tidegate-message-timeout-ms`",
-    "Repeats the filter's `max_message_timeout`: the longest a request is held; a hold ends 50 ms before it.",
+    "The longest a request is held, at most the filter's `max_message_timeout`; a hold ends 50 ms before it.",
 )
 TENANT = Key(
     name="tidegate-tenant",

@@ -51,6 +51,10 @@ class MemoryStream:
         """The next answer."""
         return await asyncio.wait_for(self._answers.get(), 5.0)
 
+    def next_answer(self) -> Reply:
+        """The next answer, which must be there."""
+        return self._answers.get_nowait()
+
     def silent(self) -> bool:
         """Nothing has been answered that was not heard."""
         return self._answers.empty()
