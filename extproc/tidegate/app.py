@@ -7,6 +7,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryFile
 
 import uvloop
 
@@ -71,6 +72,8 @@ class App:
         settlement = Settlement(self.pools, intake, self.tally, self._write_receipt if settings.request_log else None)
         answers = Answers(self.replica, Random())  # noqa: S311  it spreads retries, it keeps no secret
         self.ext_proc = ExtProcService(intake, answers, self.tally, self._clock)
+        if not settings.listen.startswith("unix:"):
+            _host_port("--listen", settings.listen)  # gRPC itself takes a port that is too large for another one
         self.grpc = GrpcServer(
             self.ext_proc,
             AccessLogService(settlement.take, self.tally),
@@ -241,6 +244,8 @@ def serve(settings: Settings) -> int:
 def _state_file(directory: Path) -> StateFile:
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=directory):
+            pass  # it can be written to: better known now than at the first save
     except OSError as error:
         raise FlagError(f"--state-dir: cannot use {str(directory)!r}: {error.strerror}") from error
     return StateFile(directory)

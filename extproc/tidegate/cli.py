@@ -1,9 +1,11 @@
 """The command line: flags of the process only. Everything about pools travels in Envoy's configuration."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from tidegate import __version__
 from tidegate.errors import OperatorError
@@ -31,9 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser(*, with_sim: bool) -> argparse.ArgumentParser:
     """The parser of all commands; those of the simulation are only loaded where they are wanted."""
-    parser = argparse.ArgumentParser(
-        prog="tidegate", description="Admission control and queueing for LLM inference behind Envoy."
-    )
+    parser = _Parser(prog="tidegate", description="Admission control and queueing for LLM inference behind Envoy.")
     parser.add_argument("--version", action="version", version=f"tidegate {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands)
@@ -43,7 +43,7 @@ def build_parser(*, with_sim: bool) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_serve(commands: "argparse._SubParsersAction[_Parser]") -> None:
     serve = commands.add_parser(
         "serve",
         help="answer Envoy's external-processing streams",
@@ -104,6 +104,8 @@ def _add_sim(sim: argparse.ArgumentParser) -> None:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    # gRPC's own lines on stderr are no JSON, and what matters of them is raised and told by us.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from tidegate.app import Settings, serve  # noqa: PLC0415  keeps --help and --version quick
 
     return serve(
@@ -117,6 +119,13 @@ def _serve(arguments: argparse.Namespace) -> int:
             request_log=arguments.request_log,
         )
     )
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, like all others of this program."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_OPERATOR_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 class _bounded:  # noqa: N801  argparse shows the name of a type in its messages

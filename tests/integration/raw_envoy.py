@@ -66,6 +66,9 @@ class RawExchange:
         body = pb.HttpBody(body=content, end_of_stream=end_of_stream)
         await self._call.write(pb.ProcessingRequest(request_body=body))
 
+    async def nothing(self) -> None:
+        await self._call.write(pb.ProcessingRequest())
+
     async def response_headers(self, status: int) -> None:
         await self._call.write(pb.ProcessingRequest(response_headers=_headers({":status": str(status)})))
 

@@ -12,7 +12,7 @@ from tests.integration.stack import Gateway, eventually
 from tidegate.sim.envoy_config import Config, ext_proc_filter
 
 pytestmark = pytest.mark.envoy
-A_SECOND = {"max_tokens": 34, "ignore_eos": True}
+A_SECOND: dict[str, Any] = {"max_tokens": 34, "ignore_eos": True}
 """An answer that takes the simulated engine a little over a second."""
 ADMITTED_UNSEEN = ("message_timeouts", "failure_mode_allowed", "spurious_msgs_received", "streams_failed")
 

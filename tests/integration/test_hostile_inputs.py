@@ -212,7 +212,7 @@ async def test_a_body_after_our_refusal_is_not_answered(raw_service: RawServiceF
 
 
 async def test_a_stream_may_begin_anywhere(raw_service: RawServiceFactory) -> None:
-    """A stream that begins with the response, a body or trailers is answered in kind; nothing is decided."""
+    """A stream that begins with the response, a body or trailers is answered in kind; a message of no kind is not."""
     service, envoy = await raw_service(RAW_ONE_SLOT)
     beginnings: tuple[tuple[Callable[[RawExchange], Awaitable[None]], str], ...] = (
         (lambda exchange: exchange.response_headers(503), "response_headers"),
@@ -224,6 +224,9 @@ async def test_a_stream_may_begin_anywhere(raw_service: RawServiceFactory) -> No
         await say(exchange)
         assert await exchange.kinds(1) == [kind]
         assert await exchange.half_close() == []
+    unknown = envoy.exchange()
+    await unknown.nothing()
+    assert await unknown.half_close() == []
     assert await service.metric("decisions_total") == 0
     await service.until("open_streams", 0)
     assert await service.metric("internal_errors_total") == 0

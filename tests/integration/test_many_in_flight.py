@@ -1,4 +1,4 @@
-"""Two thousand requests at once: every one of them has a stream to the service, and none may be turned away for that."""
+"""Two thousand requests at once: each has a stream to the service, and none may be turned away for that."""
 
 import asyncio
 import resource
@@ -8,6 +8,8 @@ import aiohttp
 import pytest
 
 from tests.integration.conftest import GatedStackFactory
+from tests.integration.gated_stack import GatedStack
+from tests.integration.stack import eventually
 from tidegate.sim.envoy_config import ENGINE_CLUSTER, Config, cluster
 
 pytestmark = pytest.mark.envoy
@@ -16,6 +18,7 @@ WAVE = 100
 FILES_NEEDED = 3 * REQUESTS
 """Here a socket for each request at either end, in Envoy two as well, and some to spare."""
 
+ALL_LOGGED = {"written": REQUESTS, "dropped": 0, "taken_in": REQUESTS, "complete": REQUESTS, "repeated": 0, "errors": 0}
 POLICY: dict[str, str | None] = {
     "tidegate-slots-max": str(5 * REQUESTS),  # a new pool starts at a quarter of it
     "tidegate-kv-tokens-max": "100000000",
@@ -38,6 +41,18 @@ def roomy_engine(config: Config) -> None:
     thresholds = cluster(config, ENGINE_CLUSTER)["circuit_breakers"]["thresholds"][0]
     for bound in ("max_connections", "max_pending_requests", "max_requests"):
         thresholds[bound] = 2 * REQUESTS
+
+
+async def log_entries(stack: GatedStack) -> dict[str, float]:
+    """What became of the access log's entries, from Envoy to the books."""
+    return {
+        "written": await stack.counter("grpc_access_log.logs_written"),
+        "dropped": await stack.counter("grpc_access_log.logs_dropped"),
+        "taken_in": await stack.service.metric("outcomes_total"),
+        "complete": await stack.service.metric("outcomes_total", ending="complete"),
+        "repeated": await stack.service.metric("repeated_outcomes_total"),
+        "errors": await stack.service.metric("internal_errors_total"),
+    }
 
 
 @pytest.mark.usefixtures("many_files")
@@ -63,7 +78,7 @@ async def test_two_thousand_requests_at_once_all_complete(gated: GatedStackFacto
         stack.release()
         assert min(await asyncio.gather(*requests)) > 0
     await stack.service.until("decisions_total", REQUESTS, decision="admit")
-    await stack.service.until("outcomes_total", REQUESTS, ending="complete")
+    await eventually(lambda: log_entries(stack), lambda seen: bool(seen == ALL_LOGGED), what="every entry of the log")
     assert await stack.counter("upstream_rq_pending_overflow") == 0
     assert await stack.counter("upstream_rq_active_overflow") == 0
     assert await stack.counter("ext_proc.admission.failure_mode_allowed") == 0

@@ -94,21 +94,24 @@ async def test_every_decision_is_counted_by_tenant_and_model(puppet: PuppetStack
 async def test_a_client_that_leaves_is_client_cancelled(puppet: PuppetStackFactory) -> None:
     """Whether held, before the first token or in the middle: the ending says so, and no_decision stays at zero."""
     stack = await puppet(policy=BY_TENANT | ONE_SLOT)
-    begun = stack.ask(stream=True, headers=ACME)
+    stack.engine.script = Call.event
+    async with stack.chat(stream=True, headers=ACME) as response:
+        held = stack.ask(headers=ACME)
+        await stack.held(1)
+        held.cancel()
+        await stack.held(0)
+        (line,) = await stack.service.requests(1)
+        assert (line["decision"], line["ending"], line["attempts"]) == ("pending", "client_cancelled", 0)
+        stack.engine.calls[0].event({"choices": [], "usage": {"prompt_tokens": 8, "completion_tokens": 4}})
+        while b"usage" not in await response.content.readany():
+            pass
+        response.close()
     call = await stack.engine.call()
-    call.event()
-    held = stack.ask(headers=ACME)
-    await stack.held(1)
-    held.cancel()
-    await stack.held(0)
-    (line,) = await stack.service.requests(1)
-    assert (line["decision"], line["ending"], line["attempts"]) == ("pending", "client_cancelled", 0)
-    call.event({"choices": [], "usage": {"prompt_tokens": 8, "completion_tokens": 4}})
-    await stack.until_counter("cluster.engine.upstream_rq_active")
-    begun.cancel()
     await asyncio.wait_for(call.gone.wait(), 5.0)
     line = (await stack.service.requests(2))[1]
     assert (line["decision"], line["ending"], line["stream"]) == ("admit", "client_cancelled", True)
+    assert line["completion_tokens"] == await stack.service.metric("wasted_tokens_total") == 4
+    stack.engine.script = None
     silent = stack.ask(stream=True, headers=ACME)
     call = await stack.engine.call()
     silent.cancel()

@@ -17,10 +17,11 @@ from tests.integration.gated_stack import GatedStack
 from tests.integration.metrics_page import metrics
 from tests.integration.puppet_engine import Call
 from tests.integration.stack import eventually
+from tidegate.sim.envoy_config import Config, ext_proc_filter
 
 pytestmark = pytest.mark.envoy
 EVENT = b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n'
-USAGE = {"choices": [], "usage": {"prompt_tokens": 8, "completion_tokens": 6}}
+USAGE: dict[str, object] = {"choices": [], "usage": {"prompt_tokens": 8, "completion_tokens": 6}}
 WHOLE_STREAM = EVENT * 6 + b"data: " + json.dumps(USAGE).encode() + b"\n\n" + b"data: [DONE]\n\n"
 
 
@@ -90,10 +91,10 @@ async def test_sigterm_with_nobody_there_ends_at_once(gated: GatedStackFactory) 
 
 
 async def test_health_says_that_it_drains(gated: GatedStackFactory) -> None:
-    """After SIGTERM a watcher of gRPC health learns NOT_SERVING and the health page is a 503, while streams still run."""
+    """After SIGTERM a watcher of gRPC health learns NOT_SERVING and the health page is a 503; streams still run."""
     stack = await gated()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{stack.service.port}") as channel:
-        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=""))  # type: ignore[no-untyped-call]
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=""))
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
         assert await health_status(stack) == 200
         streaming, call, _ = await stack.streaming_and_held(held=0)
@@ -145,9 +146,17 @@ async def prediction(stack: GatedStack, count: int) -> float:
     return float((await stack.service.requests(count))[-1]["predicted_tokens"])
 
 
-async def test_past_the_grace_a_stream_runs_on_without_us(gated: GatedStackFactory, tmp_path: Path) -> None:
+@pytest.mark.parametrize("allow", [True, False])
+async def test_past_the_grace_a_stream_runs_on_without_us(
+    gated: GatedStackFactory, tmp_path: Path, allow: bool
+) -> None:
     """The exit code is 0 and the stream is intact; a second start keeps its slot booked until the stream has ended."""
-    stack = await gated(arguments=("--state-dir", str(tmp_path / "state"), "--grace-s", "0.3"))
+
+    def failure_mode(config: Config) -> None:
+        ext_proc_filter(config)["failure_mode_allow"] = allow
+
+    arguments = ("--state-dir", str(tmp_path / "state"), "--grace-s", "0.3")
+    stack = await gated(arguments=arguments, edit=failure_mode)
     streaming, call, _ = await stack.streaming_and_held(held=0)
     some_events(call)
     stack.service.child.signal(signal.SIGTERM)

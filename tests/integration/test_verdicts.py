@@ -172,20 +172,23 @@ async def test_bodyless_requests_pass(puppet: PuppetStackFactory) -> None:
     await stack.assert_sound()
 
 
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/audio/transcriptions", "/generate", "/v2/models/m/infer"])
-async def test_unknown_apis_are_booked_and_never_refused(puppet: PuppetStackFactory, path: str) -> None:
+async def test_unknown_apis_are_booked_and_never_refused(puppet: PuppetStackFactory) -> None:
     """A POST that nobody can price goes at once even into a full pool, takes a slot, and is counted."""
     stack = await puppet(policy=REFUSE_ALL_ELSE)
-    running = stack.ask()
+    asked = [stack.ask()]
     calls = [await stack.engine.call()]
-    unknown = stack.ask(path, input="Hello")
-    calls.append(await stack.engine.call())
-    assert await stack.service.metric("pool_in_flight") == 2
-    assert await stack.service.metric("default_cost_total", why="unknown_api") == 1
-    assert await stack.service.metric("decisions_total", decision="admit", reason="unknown_api") == 1
+    for path in ("/v1/embeddings", "/v1/audio/transcriptions", "/generate", "/v2/models/m/infer"):
+        asked.append(stack.ask(path, input="Hello"))
+        calls.append(await stack.engine.call())
+        unknown = len(calls) - 1
+        assert calls[-1].path == path
+        assert await stack.service.metric("pool_in_flight") == 1 + unknown
+        assert await stack.service.metric("default_cost_total", why="unknown_api") == unknown
+        assert await stack.service.metric("decisions_total", decision="admit", reason="unknown_api") == unknown
+    assert (await stack.ask()).status == 429
     for call in calls:
         call.complete()
-    assert (await running).status == (await unknown).status == 200
-    lines = await stack.service.requests(2)
-    assert sorted(line["reason"] for line in lines) == ["capacity", "unknown_api"]
+    assert {(await each).status for each in asked} == {200}
+    reasons = sorted(line["reason"] for line in await stack.service.requests(6))
+    assert reasons == ["capacity", "queue_full", *["unknown_api"] * 4]
     await stack.assert_sound()

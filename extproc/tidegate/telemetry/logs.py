@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from io import FileIO
 from typing import BinaryIO
 
 import msgspec
@@ -23,34 +24,32 @@ class LineWriter:
 
     def __init__(self, on_drop: Callable[[], None], stream: BinaryIO | None = None) -> None:
         self._on_drop = on_drop
-        self._stream = sys.stdout.buffer if stream is None else stream
-        self._queue: queue.Queue[bytes] = queue.Queue(LINES_MAX)
+        # Unbuffered: a line is one write, and a thread stuck in a buffer's lock would keep the process from ending.
+        self._stream = FileIO(sys.stdout.fileno(), "wb", closefd=False) if stream is None else stream
+        self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()  # `write` bounds it
         self._encode = msgspec.json.Encoder().encode
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
 
     def write(self, fields: Mapping[str, object], *, wall_s: float) -> None:
         """Queue one line; drops it where the queue is full."""
-        line = self._encode({"time": datetime.fromtimestamp(wall_s, UTC).isoformat(timespec="milliseconds"), **fields})
-        try:
-            self._queue.put_nowait(line + b"\n")
-        except queue.Full:
+        if self._queue.qsize() >= LINES_MAX:
             self._on_drop()
+            return
+        line = self._encode({"time": datetime.fromtimestamp(wall_s, UTC).isoformat(timespec="milliseconds"), **fields})
+        self._queue.put(line + b"\n")
 
     def close(self, timeout_s: float = 2.0) -> None:
         """Write what is queued, for at most `timeout_s`."""
-        try:
-            self._queue.put(_STOP, timeout=timeout_s)
-        except queue.Full:
-            return
+        self._queue.put(_STOP)
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while (line := self._queue.get()) is not _STOP:
             try:
-                self._stream.write(line)
-                if self._queue.empty():
-                    self._stream.flush()
+                rest = memoryview(line)
+                while rest:  # a signal may cut a write short
+                    rest = rest[self._stream.write(rest) :]
             except (OSError, ValueError):  # nobody reads any more: there is nowhere to say so
                 self._on_drop()
 
