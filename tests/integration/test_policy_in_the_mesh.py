@@ -115,9 +115,6 @@ async def test_a_flood_of_one_tenant_does_not_push_another_out(puppet: PuppetSta
     await stack.assert_sound()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the queue has one bound for all tenants, and refuses whoever comes when it is full"
-)
 async def test_a_full_queue_still_has_room_for_a_quiet_tenant(puppet: PuppetStackFactory) -> None:
     """Cheap requests of one tenant may fill the queue, but not against a tenant that has nothing in it."""
     stack = await puppet(policy=FAIR | {"tidegate-queue-len-max": "4"})

@@ -21,7 +21,7 @@ from tidegate.admission.pace import Pace
 from tidegate.admission.queues.base import Ahead, Queue, Waiting
 from tidegate.admission.queues.round_robin import RoundRobin
 from tidegate.admission.ramp import Ramp
-from tidegate.admission.rules import decide, reconsider
+from tidegate.admission.rules import decide, evict, reconsider
 from tidegate.admission.settled import Settled
 from tidegate.admission.snapshot import Snapshot
 from tidegate.admission.work import Work
@@ -63,6 +63,8 @@ class Controller:
         if isinstance(decision, Admit):
             self._book(work, decision, load.cost, now_s)
         elif isinstance(decision, Enqueue):
+            if load.makes_room:
+                self._make_room(work, load, now_s)
             self._queue.push(
                 Waiting(
                     work=work,
@@ -187,7 +189,12 @@ class Controller:
 
     def _load(self, work: Work, cost: Cost, *, arriving: bool, now_s: float | None = None) -> Load:
         queue = self._queue
-        ahead = queue.ahead(work, cost.bottleneck_s) if arriving and len(queue) else _NOBODY
+        ahead, makes_room = _NOBODY, False
+        if arriving and len(queue):
+            ahead = queue.ahead(work, cost.bottleneck_s)
+            full = len(queue) >= queue_len_max(self._limits.queue_len, engines=self._alive)
+            # without an engine nobody is refused for a newcomer's sake: waiting is all there is to have
+            makes_room = full and self._alive > 0 and queue.overflow(work, cost.bottleneck_s) is not None
         return Load(
             cost=cost,
             engines=self._alive,
@@ -198,6 +205,7 @@ class Controller:
             queued_s=queue.cost_s,
             ahead_len=ahead.requests,
             ahead_s=ahead.cost_s,
+            makes_room=makes_room,
             drain_rate=self._drain_rate.value,
             draining=self._draining,
         )
@@ -236,6 +244,13 @@ class Controller:
         while len(self._queue) and self._queue.pop_ready(lambda waiting: self._judge(waiting, now_s)) is not None:
             pass
         self._drain_rate.watch(waiting=len(self._queue) > 0, now_s=now_s)
+
+    def _make_room(self, work: Work, load: Load, now_s: float) -> None:
+        """Refuse the one in the full queue that `work` has a better claim than."""
+        victim = self._queue.overflow(work, load.cost.bottleneck_s)
+        assert victim is not None, f"nobody makes room for {work.id}"
+        self._queue.withdraw(victim.work.id)
+        self._verdicts[victim.work.id] = evict(victim, load, self._limits, now_s=now_s)
 
     def _judge(self, waiting: Waiting, now_s: float) -> Verdict | None:
         """The verdict on a queued request, with all that follows from it but its leaving the queue."""

@@ -18,6 +18,7 @@ class Load:
         queued_s: bottleneck seconds of all that wait.
         ahead_len: requests in the queue that go before this one.
         ahead_s: bottleneck seconds in the queue that are served before this one.
+        makes_room: the queue is full, and somebody in it should make room for this one.
         drain_rate: bottleneck seconds that one engine takes up in a second.
         draining: the process is shutting down.
     """
@@ -31,6 +32,7 @@ class Load:
     queued_s: float = 0.0
     ahead_len: int = 0
     ahead_s: float = 0.0
+    makes_room: bool = False
     drain_rate: float = 1.0
     draining: bool = False
 

@@ -8,7 +8,7 @@ On arrival, the first line that applies:
     no engine lives                      wait if it may and the queue has room, else reject no_engine: never a 429,
                                          because the pool is not loaded, it is gone
     every gate open, nobody goes before  admit
-    the queue has no room                reject queue_full
+    the queue has no room                reject queue_full, or whoever in it should make room for this one
     predicted first token too late       reject wait_too_long   (patience, see deadline.py)
     predicted queue wait past its hold   reject wait_too_long: it would only be refused later. Time in the engine does
                                          not count against the hold, so a short hold still lets the first in line wait
@@ -67,6 +67,13 @@ def reconsider(
     return _admit(work, load, limits, waited_s=waited_s)
 
 
+def evict(waiting: Waiting, load: Load, limits: Limits, *, now_s: float) -> Reject:
+    """The verdict on a request in a full queue that makes room for another."""
+    room = queue_len_max(limits.queue_len, engines=load.engines)
+    full = Reason(Rule.QUEUE_FULL, load.queue_len, room, "requests")
+    return _reject(waiting.work, load, full, now_s - waiting.since_s)
+
+
 def _obstacle(work: Work, load: Load, limits: Limits, gates: Sequence[Gate]) -> Reason | None:
     """The first thing that keeps the request from an engine now, its place in the queue apart."""
     if load.engines == 0:
@@ -94,7 +101,7 @@ def _wait_or_reject(work: Work, load: Load, limits: Limits, refusal: Reason | No
     if load.engines == 0:
         if hold <= 0.0 or load.queue_len >= room:
             return _reject(work, load, _NO_ENGINE)
-    elif load.queue_len >= room:
+    elif load.queue_len >= room and not load.makes_room:
         return _reject(work, load, Reason(Rule.QUEUE_FULL, load.queue_len, room, "requests"))
     elif too_long := _wait_too_long(work, load, limits, hold):
         return _reject(work, load, too_long)

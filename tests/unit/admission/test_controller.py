@@ -74,6 +74,19 @@ def test_a_refused_request_spends_nothing() -> None:
     assert controller.snapshot(0.0) == before
 
 
+def test_a_flood_in_the_queue_makes_room_for_a_quiet_tenant() -> None:
+    """The newest of the flood is refused in its favour, with its waiting time, and the queue stays within its bound."""
+    controller = pool(queue_len=2)
+    for work_id in ("a", "b", "c"):
+        controller.submit(patient(work_id, tenant="loud"), 0.0)
+    assert controller.preview(patient("q", tenant="quiet"), 3.0) is None
+    assert words([controller.submit(patient("q", tenant="quiet"), 3.0)]) == ["q enqueue slots"]
+    (evicted,) = controller.take_verdicts()
+    assert isinstance(evicted, Reject)
+    assert (evicted.id, evicted.reason.rule, evicted.waited_s) == ("c", Rule.QUEUE_FULL, 3.0)
+    assert controller.snapshot(3.0).queue_len == 2
+
+
 def test_no_endpoint_and_one_that_appears_later() -> None:
     """Without any engine two may wait, the third is 503; when one appears, those whose time is not up go in order."""
     controller = pool(engines=0, queue_len=2)

@@ -174,3 +174,29 @@ def test_the_memory_is_bounded_by_those_who_wait() -> None:
         queue.withdraw(str(i))
     assert len(queue._expiry._heap) <= 2 * len(queue) + 65
     assert len(queue._ring) == 1
+
+
+def overflow_of(queue: RoundRobin, tenant: str, *, cost_s: float = 1.0, weight: int = 1) -> str | None:
+    waiting = queue.overflow(patient("new", tenant=tenant, weight=weight), cost_s)
+    return None if waiting is None else waiting.work.id
+
+
+def test_a_full_queue_makes_room_for_a_quiet_tenant() -> None:
+    """The newest request of the tenant with most queued goes, whoever else waits, and nothing goes by being asked."""
+    queue = RoundRobin()
+    for work_id in ("l1", "l2", "l3"):
+        queue.push(entry(work_id, "loud"))
+    queue.push(entry("m1", "middle"))
+    assert overflow_of(queue, "quiet") == "l3"
+    assert len(queue) == 4
+
+
+def test_a_full_queue_makes_no_room_for_those_who_fill_it() -> None:
+    """Nobody is refused for a newcomer whose own tenant would then have more queued, by cost and weight."""
+    queue = RoundRobin()
+    for work_id in ("l1", "l2", "l3"):
+        queue.push(entry(work_id, "loud"))
+    assert overflow_of(queue, "loud") is None
+    assert overflow_of(queue, "quiet", cost_s=2.5) is None
+    assert overflow_of(queue, "quiet", cost_s=2.5, weight=2) == "l3"
+    assert overflow_of(RoundRobin(), "quiet") is None

@@ -46,6 +46,13 @@ class Queue(Protocol):
         """What would go before `work`, of `cost_s` bottleneck seconds, if it came now; changes nothing."""
         ...
 
+    def overflow(self, work: Work, cost_s: float) -> Waiting | None:
+        """Who should make room for `work` in a queue that is full, or None where `work` has no better claim.
+
+        Changes nothing.
+        """
+        ...
+
     def push(self, waiting: Waiting) -> None:
         """Take one in; its id must not be in the queue."""
         ...

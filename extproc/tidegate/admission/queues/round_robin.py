@@ -3,6 +3,9 @@
     ring of tenants that have somebody waiting; the front one may send `weight` requests, then goes to the back.
     A tenant that comes (again) joins at the back: one turn of each other tenant delays it, never a whole flood.
 
+    a full queue makes room at the cost of the tenant with most queued cost per weight: its newest request goes, if the
+    tenant still has no less queued than the newcomer's tenant then would. So a flood never shuts others out.
+
     ahead of a newcomer = min(all that is queued, (own tenant's queued cost + own cost) x sum of weights / own weight)
 
 Strict order: only the request whose turn it is may go. One that does not fit holds up all behind it until enough has
@@ -10,7 +13,7 @@ been given back. Letting small ones pass would keep the engines fuller, but a la
 strict order it waits at most for what runs now, because a request that is alone always fits.
 
 A tenant's weight is that of its latest request, at least 1 and at most 1000. Every operation is O(1) amortised, but for
-the O(log n) of the expiry times; there are never more tenants than requests that wait.
+the O(log n) of the expiry times and the look at every tenant in a queue that is full; there are never more tenants than requests that wait.
 """
 
 from collections import OrderedDict
@@ -64,6 +67,15 @@ class RoundRobin:
         weights = self._weights + weight - (lane.weight if lane else 0)
         own_s = cost_s + (lane.cost_s if lane else 0.0)
         return Ahead(len(self._tenants), max(0.0, min(self._cost_s, own_s * weights / weight)))
+
+    def overflow(self, work: Work, cost_s: float) -> Waiting | None:
+        if not self._ring:
+            return None
+        own = self._ring.get(work.tenant)
+        claim = (cost_s + (own.cost_s if own else 0.0)) / _weight(work)
+        heaviest = max(self._ring.values(), key=lambda lane: lane.cost_s / lane.weight)
+        newest = next(reversed(heaviest.waiting.values()))
+        return newest if (heaviest.cost_s - newest.cost_s) / heaviest.weight >= claim else None
 
     def push(self, waiting: Waiting) -> None:
         work = waiting.work
