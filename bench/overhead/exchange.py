@@ -1,10 +1,11 @@
-"""The one HTTP exchange that is repeated: a chat request of about 2 KB, and the answer of an engine to it."""
+"""The HTTP exchange that is repeated: a chat request of 2 KB, and an engine's answers to it, of different lengths."""
 
 import json
 
 PATH = "/v1/chat/completions"
 BODY_BYTES = 2048
-COMPLETION_TOKENS = 180
+COMPLETION_TOKENS = tuple(40 + 97 * number % 461 for number in range(64))
+"""Not one figure: learning from answers that are all alike would cost less than in life."""
 _PROMPT_TOKENS = 430
 
 _SYSTEM = (
@@ -39,10 +40,14 @@ def http_request(port: int) -> bytes:
     return head.encode() + body
 
 
-def http_answer() -> bytes:
-    """The engine's HTTP/1.1 answer, with the usage that settles the request."""
+def http_answers() -> list[bytes]:
+    """The engine's HTTP/1.1 answers, with the usage that settles a request."""
+    return [_http_answer(tokens) for tokens in COMPLETION_TOKENS]
+
+
+def _http_answer(completion_tokens: int) -> bytes:
     text = "Thank you for the weights: they show that the atlas was taken out on the way. " * 8
-    usage = {"prompt_tokens": _PROMPT_TOKENS, "completion_tokens": COMPLETION_TOKENS}
+    usage = {"prompt_tokens": _PROMPT_TOKENS, "completion_tokens": completion_tokens}
     answer = {
         "id": "chatcmpl-1",
         "object": "chat.completion",

@@ -174,6 +174,17 @@ def test_a_state_dir_that_cannot_be_used_is_one_clear_line(tmp_path: Path) -> No
         assert str(directory) in line
 
 
+async def test_a_state_dir_that_vanishes_does_not_spoil_the_exit(tmp_path: Path) -> None:
+    """Where the state cannot be saved at the end, the log says so in a line, and the exit code is 0."""
+    directory = tmp_path / "state"
+    async with serving("--state-dir", str(directory)) as service:
+        directory.rmdir()
+        assert await service.end() == 0
+        log = service.log.read().decode()
+    assert "the state was not saved" in log
+    assert "Traceback" not in log
+
+
 async def test_a_unix_socket_is_listened_on_again_after_a_crash(tmp_path: Path) -> None:
     """The gRPC address may be a unix socket; one left over by a killed process is no obstacle."""
     flag = ("--listen", f"unix:{tmp_path / 's'}")

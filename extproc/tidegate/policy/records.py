@@ -48,7 +48,7 @@ class RequestPolicy:
     Attributes:
         ttft_budget_s: time to first token that a caller accepts.
         tpot_target_s: time per output token that a caller accepts.
-        client_timeout_s: when a caller gives up; the shorter of this and what its headers say, 60 s where neither speaks.
+        client_timeout_s: when a caller gives up, in its own words or these, whichever is shorter; None is 60 s.
         message_timeout_s: repeats the filter's message_timeout.
         hold_s_max: the longest hold; where above message_timeout_s, a hold is announced by override_message_timeout.
         tenant_header: header that names the tenant, or empty.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tidegate.admission.decision import Admit, Reason, Reject, Rule
-from tidegate.intake import Kind, Opening, Weighed
+from tidegate.intake import Opening, Weighed
 from tidegate.wire.events import BodyMode, Continue, Phase, Refuse, Scalar
 
 RETRY_AFTER_S_MAX = 30.0
@@ -62,33 +62,26 @@ class Answers:
         self._replica = replica
         self._random = random
 
-    def opened(self, opening: Opening, *, drained: bool) -> Continue:
-        """Answer to the headers of a request that is let through so far."""
+    def pending(self, opening: Opening) -> Continue:
+        """Answer to the headers of a request whose body is to come."""
         metadata = self._identity(opening)
-        if opening.kind is Kind.INFERENCE:
-            metadata["decision"] = "pending"
-            return Continue(Phase.REQUEST_HEADERS, metadata)
-        metadata["hold_ms"] = 0
-        metadata["model"] = ""
-        metadata["reason"] = opening.kind.value
-        if opening.kind is Kind.BODYLESS or drained:
-            metadata["decision"] = "pass"
-            return Continue(Phase.REQUEST_HEADERS, metadata, BodyMode.LET_GO)
-        metadata["decision"] = "admit"
+        metadata["decision"] = "pending"
+        return Continue(Phase.REQUEST_HEADERS, metadata)
+
+    def passed(self, opening: Opening) -> Continue:
+        """Answer to the headers of a request that is none of our business."""
+        metadata = self._identity(opening)
+        metadata |= {"decision": "pass", "reason": opening.kind.value, "hold_ms": 0, "model": ""}
+        return Continue(Phase.REQUEST_HEADERS, metadata, BodyMode.LET_GO)
+
+    def booked(self, opening: Opening, weighed: Weighed, ruling: Ruling) -> Continue:
+        """Answer to the headers of a request whose body need not be read; its stream is to stay open all the same."""
+        metadata = self._identity(opening) | _of_ruling(weighed, ruling)
         return Continue(Phase.REQUEST_HEADERS, metadata, BodyMode.SKIP_BODY)
 
     def admitted(self, weighed: Weighed, ruling: Ruling) -> Continue:
         """Answer to the body of a request that goes to the engine now."""
-        metadata: dict[str, Scalar] = {
-            "decision": ruling.decision,
-            "reason": ruling.code,
-            "measured": ruling.reason.measured,
-            "threshold": ruling.reason.threshold,
-            "hold_ms": round(ruling.waited_s * 1000.0),
-            "model": weighed.model_label,
-            "stream": weighed.work.stream,
-            "reserved_tokens": ruling.kv_tokens,
-        }
+        metadata = _of_ruling(weighed, ruling)
         estimate = weighed.estimate
         if estimate is not None:
             metadata["predicted_tokens"] = round(estimate.mean)
@@ -147,3 +140,16 @@ class Answers:
         delay_s = min(retry_after_s * self._random.uniform(low, high), RETRY_AFTER_S_MAX)
         whole_s = int(delay_s + self._random.random())  # rounded at random, or the jitter would be lost
         return {"retry-after": str(max(1, whole_s)), "retry-after-ms": str(max(1, round(delay_s * 1000.0)))}
+
+
+def _of_ruling(weighed: Weighed, ruling: Ruling) -> dict[str, Scalar]:
+    return {
+        "decision": ruling.decision,
+        "reason": ruling.code,
+        "measured": ruling.reason.measured,
+        "threshold": ruling.reason.threshold,
+        "hold_ms": round(ruling.waited_s * 1000.0),
+        "model": weighed.model_label,
+        "stream": weighed.work.stream,
+        "reserved_tokens": ruling.kv_tokens,
+    }

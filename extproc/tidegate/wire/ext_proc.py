@@ -173,15 +173,16 @@ class Conversation:
         )
         if opening.kind is Kind.INFERENCE:
             refusal = None if opening.policy.shadow else opening.pool.turnstile.preview(self._intake.least(opening))
-            if refusal is not None:
-                return self._refuse(opening, None, refusal)
-        elif opening.kind is Kind.UNKNOWN_API and not self._service.draining:
-            weighed = self._intake.default(opening, "unknown_api")
-            self._passage = opening.pool.turnstile.enter(weighed.work)
-            self._tally.add(Count.DECISIONS, opening.pool.name, "admit", "unknown_api")
-        else:
+            return self._answers.pending(opening) if refusal is None else self._refuse(opening, None, refusal)
+        if opening.kind is Kind.BODYLESS or self._service.draining:
             self._tally.add(Count.DECISIONS, opening.pool.name, "pass", opening.kind.value)
-        return self._answers.opened(opening, drained=self._service.draining)
+            return self._answers.passed(opening)
+        weighed = self._intake.default(opening, opening.kind.value)
+        passage = self._passage = opening.pool.turnstile.enter(weighed.work)
+        assert isinstance(passage.decision, Admit), passage.decision  # nothing can refuse or hold it
+        ruling = Ruling.of(passage.decision, waited_for=None, why_default=weighed.why_default)
+        self._tally.add(Count.DECISIONS, opening.pool.name, ruling.decision, ruling.code)
+        return self._answers.booked(opening, weighed, ruling)
 
     async def _judge_body(self, body: bytes) -> None:
         opening = self._opening

@@ -13,7 +13,8 @@ been given back. Letting small ones pass would keep the engines fuller, but a la
 strict order it waits at most for what runs now, because a request that is alone always fits.
 
 A tenant's weight is that of its latest request, at least 1 and at most 1000. Every operation is O(1) amortised, but for
-the O(log n) of the expiry times and the look at every tenant in a queue that is full; there are never more tenants than requests that wait.
+the O(log n) of the expiry times, and the look at every tenant of a queue that is full. There are never more tenants
+than requests that wait.
 """
 
 from collections import OrderedDict
