@@ -7,6 +7,7 @@ tokens.
 """
 
 from array import array
+from bisect import bisect_left, insort
 from dataclasses import dataclass
 from math import floor
 
@@ -16,6 +17,7 @@ CORRECTION_MAX = 3.0
 _BUCKET_WEIGHT = 8.0  # answers that the wider history's correction is worth
 _BUCKET_DECAY = 0.99
 _RESIDUAL_MAX = 1.5
+_GRID = 65536.0  # lengths are multiples of 1/65536, of which sums and sums of squares are exact and never drift
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +50,25 @@ _EMPTY = Shape(0.0, 0.0, (0.0, 0.0, 0.0, 0.0))
 
 
 class History:
-    """A bounded window of answers with its statistics kept ready, so that predicting only reads them."""
+    """A bounded window of answers with its statistics kept ready: learning moves them, predicting only reads them."""
 
-    __slots__ = ("counts", "seen", "shape", "size", "sums", "values")
+    __slots__ = (
+        "_ordered",
+        "_squares",
+        "_total",
+        "counts",
+        "seen",
+        "shape",
+        "size",
+        "sums",
+        "values",
+    )
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.values = array("f")
+        self._ordered = array("f")  # the same values by size
+        self._total = self._squares = 0.0
         self.seen = 0
         self.sums = array("f", bytes(4 * BUCKETS))
         self.counts = array("f", bytes(4 * BUCKETS))
@@ -69,11 +83,18 @@ class History:
 
         `counts` says whether it adds to the trust in this history; a length that is only a guess does not.
         """
+        value = round(value * _GRID) / _GRID
         self.values.append(value)
+        insort(self._ordered, value)
+        self._total += value
+        self._squares += value * value
         if len(self.values) > self.size:
-            del self.values[0]
+            oldest = self.values.pop(0)
+            del self._ordered[bisect_left(self._ordered, oldest)]
+            self._total -= oldest
+            self._squares -= oldest * oldest
         self.seen += counts
-        self.refresh()
+        self._shape_up()
 
     def correct(self, bucket: int, residual: float) -> None:
         """Take in how far a prompt of this size lay from its tenant's mean, in ln(tokens)."""
@@ -81,19 +102,24 @@ class History:
         self.counts[bucket] = _BUCKET_DECAY * self.counts[bucket] + 1.0
 
     def refresh(self) -> None:
-        """Bring the statistics up to the window."""
-        values = sorted(self.values)
-        count = len(values)
+        """Bring the statistics up to the window, from its values alone."""
+        self._ordered = array("f", sorted(self.values))
+        self._total = sum(self.values)
+        self._squares = sum([value * value for value in self.values])
+        self._shape_up()
+
+    def _shape_up(self) -> None:
+        count = len(self._ordered)
         if not count:
             self.shape = _EMPTY
             return
-        mean = sum(values) / count
-        variance = sum([(v - mean) ** 2 for v in values]) / count
-        a, b, c, d = (_quantile(values, level) for level in LEVELS)
+        mean = self._total / count
+        variance = max(self._squares / count - mean * mean, 0.0)
+        a, b, c, d = (_quantile(self._ordered, level) for level in LEVELS)
         self.shape = Shape(mean, variance, (a, b, c, d), self.seen)
 
 
-def _quantile(ordered: list[float], level: float) -> float:
+def _quantile(ordered: "array[float]", level: float) -> float:
     """The quantile at `level * (n + 1)`, interpolated: unbiased in rank, so that 9 of 10 new answers stay below p90."""
     rank = min(max(level * (len(ordered) + 1) - 1.0, 0.0), len(ordered) - 1.0)
     low = floor(rank)

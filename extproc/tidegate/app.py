@@ -254,5 +254,5 @@ def _state_file(directory: Path) -> StateFile:
 def _host_port(flag: str, text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise FlagError(f"{flag}: {text!r} is not usable; expected HOST:PORT, such as 127.0.0.1:9003")
+        raise FlagError(f"{flag}: {text!r} is not usable; expected HOST:PORT, such as 127.0.0.1:9002")
     return host.strip("[]"), int(port)
