@@ -1,7 +1,8 @@
 """What an estimator says about one request."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Source(StrEnum):
@@ -13,8 +14,7 @@ class Source(StrEnum):
     CAP = "cap"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostEstimate:
+class CostEstimate(Struct, frozen=True, kw_only=True, gc=False):
     """The predicted cost of one request.
 
     Attributes:

@@ -8,8 +8,9 @@ tokens.
 
 from array import array
 from bisect import bisect_left, insort
-from dataclasses import dataclass
 from math import floor
+
+from msgspec import Struct
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 BUCKETS = 16
@@ -20,8 +21,7 @@ _RESIDUAL_MAX = 1.5
 _GRID = 65536.0  # lengths are multiples of 1/65536, of which sums and sums of squares are exact and never drift
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True, gc=False):
     """Mean, variance and quantiles (at LEVELS) of ln(tokens) per sequence, and how many answers stand behind them."""
 
     mean: float

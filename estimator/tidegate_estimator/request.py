@@ -1,18 +1,16 @@
 """The facts of a request that an estimator may look at, in one shape for every API."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Struct, frozen=True, kw_only=True, gc=False):
     """One turn of the conversation; `text` is the caller's own string, never a copy."""
 
     role: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletionRequest:
+class CompletionRequest(Struct, frozen=True, kw_only=True, gc=False):
     """A request for completion tokens.
 
     Attributes:

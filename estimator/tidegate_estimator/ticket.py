@@ -1,19 +1,20 @@
 """What an estimate leaves behind so that any replica can learn from its answer: 41 bytes, no names in them."""
 
 import struct
-from dataclasses import dataclass
 from math import isfinite
 from zlib import crc32
+
+from msgspec import Struct
 
 VERSION = 1
 U32_MAX = 2**32 - 1
 
 _BODY = struct.Struct("<BBBQIIIIIff")
 _CHECK = struct.Struct("<H")
+TICKET_BYTES = _BODY.size + _CHECK.size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticket:
+class Ticket(Struct, frozen=True, kw_only=True, gc=False):
     """An estimate's keys and figures.
 
     Attributes:
@@ -58,7 +59,7 @@ class Ticket:
 
 def open_ticket(data: bytes) -> Ticket | None:
     """The ticket, or None where the bytes are not one of this version."""
-    if len(data) != _BODY.size + _CHECK.size or data[0] != VERSION:
+    if len(data) != TICKET_BYTES or data[0] != VERSION:
         return None
     body = data[: _BODY.size]
     if _CHECK.unpack_from(data, _BODY.size)[0] != crc32(body) & 0xFFFF:

@@ -7,8 +7,9 @@ stated default cost and are counted; the engine gives the client its own answer.
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from tidegate.admission.deadline import client_timeout
 from tidegate.admission.work import Work
@@ -37,8 +38,7 @@ class Kind(StrEnum):
     INFERENCE = "inference"
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(Struct, frozen=True, gc=False):
     """A request whose headers have come."""
 
     id: str
@@ -52,8 +52,7 @@ class Opening:
     hold_s_max: float
 
 
-@dataclass(frozen=True, slots=True)
-class Weighed:
+class Weighed(Struct, frozen=True, gc=False):
     """A request whose cost is known, or known to be unknowable (`why_default`)."""
 
     work: Work

@@ -3,10 +3,10 @@
     text    = base64(version 1 | salt 8 | count 6 | AES-256-GCM(subkey, nonce = 6 zero bytes | count, ticket, id))
     subkey  = HKDF-SHA256(key, salt)
 
-The key is shared by the replicas (a file) or drawn by each process. A process seals under a subkey of its own, for which
-it draws the salt when it starts, so that a plain counter is a nonce that never repeats: random nonces under one shared
-key would be used up within weeks at a few thousand requests a second. The request's id is authenticated with the ticket:
-a ticket copied into another request's entry does not open.
+The key is shared by the replicas (a file) or drawn by each process. A process seals under a subkey of its own, for
+which it draws the salt when it starts, so that a plain counter is a nonce that never repeats: random nonces under
+one shared key would be used up within weeks at a few thousand requests a second. The request's id is authenticated
+with the ticket: a ticket copied into another request's entry does not open.
 """
 
 import os

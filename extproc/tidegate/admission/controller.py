@@ -76,6 +76,17 @@ class Controller:
             self._drain_rate.watch(waiting=True, now_s=now_s)
         return decision
 
+    @property
+    def at_ease(self) -> bool:
+        """Nobody waits and less than half of everything is booked: a look that costs nothing, most of the time
+        enough.
+        """
+        if len(self._queue) or self._draining or not self._alive:
+            return False
+        share = self._alive * self._ramp.share(self._now_s) / 2.0
+        ledger, limits = self._ledger, self._limits
+        return ledger.sequences < share * limits.slots and ledger.kv_tokens < share * limits.kv_tokens
+
     def preview(self, work: Work, now_s: float) -> Reject | None:
         """The refusal that `submit` would certainly return now for `work` or a larger one; changes nothing.
 
@@ -192,7 +203,7 @@ class Controller:
         ahead, makes_room = _NOBODY, False
         if arriving and len(queue):
             ahead = queue.ahead(work, cost.bottleneck_s)
-            full = len(queue) >= queue_len_max(self._limits.queue_len, engines=self._alive)
+            full = len(queue) == queue_len_max(self._limits.queue_len, engines=self._alive)
             # without an engine nobody is refused for a newcomer's sake: waiting is all there is to have
             makes_room = full and self._alive > 0 and queue.overflow(work, cost.bottleneck_s) is not None
         return Load(

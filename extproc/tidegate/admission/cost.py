@@ -16,8 +16,9 @@ an engine works off in one, is a waiting time whichever resource binds. The step
 factor of five over common GPUs; the measured drain rate corrects what they get wrong.
 """
 
-from dataclasses import dataclass
 from math import ceil
+
+from msgspec import Struct
 
 from tidegate.admission.limits import Limits
 from tidegate.admission.work import Work
@@ -28,8 +29,7 @@ _DECODE_BATCH = 32.0
 _TOKENS_MAX = 1_000_000_000  # keeps nonsensical figures out of floating-point overflow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class Cost(Struct, frozen=True, kw_only=True, gc=False):
     """One request's demand on one engine.
 
     Attributes:

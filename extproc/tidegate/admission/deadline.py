@@ -16,8 +16,9 @@ waiting can only make it later. It goes at once when there is room, and a larger
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import assert_never
+
+from msgspec import Struct
 
 from tidegate.admission.cost import Cost
 from tidegate.admission.limits import Mode
@@ -61,8 +62,7 @@ def patience_s(work: Work, mode: Mode) -> float:
     return half_timeout_s if mode is Mode.BACKPRESSURE_FIRST else min(work.ttft_budget_s / 2.0, half_timeout_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientTimeout:
+class ClientTimeout(Struct, frozen=True, kw_only=True, gc=False):
     """What a client's headers say about its patience.
 
     Attributes:

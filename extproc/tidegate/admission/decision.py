@@ -2,9 +2,10 @@
 logs.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+from msgspec import Struct
 
 
 class Rule(StrEnum):
@@ -34,8 +35,7 @@ STATUS_BY_RULE: dict[Rule, int] = {
 """HTTP status of a reject: 429 the pool is loaded, 503 it cannot serve now, 413 it never will."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True, gc=False):
     """The rule, what it measured and the threshold it compared with, in the same unit.
 
     `unit` is one of `sequences`, `tokens`, `requests`, `s`, `engines`; empty where nothing was measured.
@@ -53,8 +53,7 @@ class Reason:
         return f"{self.rule}; measured={self.measured:.6g}; threshold={self.threshold:.6g}; unit={self.unit}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admit:
+class Admit(Struct, frozen=True, kw_only=True, gc=False):
     """Send it to an engine now; its cost is booked until `release`."""
 
     id: str
@@ -63,8 +62,7 @@ class Admit:
     kv_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Enqueue:
+class Enqueue(Struct, frozen=True, kw_only=True, gc=False):
     """Keep it waiting; the final verdict comes later, at the latest when `tick` passes `expires_at_s`."""
 
     id: str
@@ -72,8 +70,7 @@ class Enqueue:
     expires_at_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reject:
+class Reject(Struct, frozen=True, kw_only=True, gc=False):
     """Refuse it; `retry_after_s` is None where no retry can help. Jitter is the caller's to add."""
 
     id: str

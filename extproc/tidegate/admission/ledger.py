@@ -5,13 +5,12 @@ engine still works on it, but no stream of this process will ever give it back. 
 request, or at a time by which that must long have happened.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from tidegate.admission.expiry import ExpiryHeap
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Booking:
+class Booking(Struct, frozen=True, kw_only=True, gc=False):
     """What one request holds.
 
     Attributes:

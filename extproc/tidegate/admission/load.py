@@ -1,12 +1,11 @@
 """The pool as one request finds it: everything a decision may look at besides the request and the limits."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from tidegate.admission.cost import Cost
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class Load(Struct, frozen=True, kw_only=True, gc=False):
     """A snapshot, taken for one request.
 
     Attributes:

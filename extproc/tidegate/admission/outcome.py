@@ -1,7 +1,8 @@
 """How a request ended, as Envoy measured it."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Ending(StrEnum):
@@ -15,8 +16,7 @@ class Ending(StrEnum):
     BAD_REQUEST = "bad_request"  # the engine said another 4xx
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     """One finished request, read from its access-log entry alone, so that any replica can take it in.
 
     Attributes:

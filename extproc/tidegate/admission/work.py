@@ -1,11 +1,11 @@
 """One request as the core sees it: what it will cost and how long it may wait."""
 
-from dataclasses import dataclass
 from math import exp
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+
+class Work(Struct, frozen=True, kw_only=True, gc=False):
     """A request to be admitted, delayed or rejected.
 
     Attributes:

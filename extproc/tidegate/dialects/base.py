@@ -1,13 +1,13 @@
 """The seam: what an API must tell us about a request, and how it words a refusal."""
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from tidegate_estimator import CompletionRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferenceRequest:
+class InferenceRequest(Struct, frozen=True, kw_only=True, gc=False):
     """The facts of one request body: what to estimate, and whether the answer is streamed."""
 
     completion: CompletionRequest

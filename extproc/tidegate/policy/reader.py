@@ -6,9 +6,10 @@ known by its exact pairs and the cluster's name; the tenant's value, which diffe
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from tidegate.errors import PolicyError
 from tidegate.policy.keys import PREFIX, TENANT
@@ -24,8 +25,7 @@ _PREFIX_LEN = len(PREFIX)
 _TextKey: TypeAlias = tuple[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True, gc=False):
     """What one stream's metadata says.
 
     Attributes:

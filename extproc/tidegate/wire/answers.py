@@ -5,8 +5,9 @@ all that settling needs later, so that any replica can do it from the access-log
 """
 
 from base64 import b64encode
-from dataclasses import dataclass
 from random import Random
+
+from msgspec import Struct
 
 from tidegate.admission.decision import Admit, Reason, Reject, Rule
 from tidegate.intake import Opening, Weighed
@@ -25,8 +26,7 @@ _MESSAGES: dict[Rule, str] = {
 _FALLBACK_BODY = b'{"error":{"message":"%s","type":"server_error","param":null,"code":"%s"}}'
 
 
-@dataclass(frozen=True, slots=True)
-class Ruling:
+class Ruling(Struct, frozen=True, gc=False):
     """Why a request goes to the engine: what stats, the log and the access log say of it.
 
     Attributes:

@@ -1,9 +1,10 @@
 """What Envoy tells us on an ext_proc stream, and what we may answer: frozen records, free of protobuf."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 Scalar: TypeAlias = str | float | bool
 """What a dynamic-metadata field may hold."""
@@ -20,8 +21,7 @@ class Phase(Enum):
     RESPONSE_TRAILERS = "response_trailers"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeaders:
+class RequestHeaders(Struct, frozen=True, gc=False):
     """The request's headers, pseudo-headers included; repeated ones are joined by a comma.
 
     `attributes` holds what the filter's request_attributes name and Envoy knows, such as `xds.cluster_name`.
@@ -32,23 +32,20 @@ class RequestHeaders:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestBody:
+class RequestBody(Struct, frozen=True, gc=False):
     """The request's buffered body. `end_of_stream` says little: a decompressor in front clears it."""
 
     body: bytes
     end_of_stream: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Other:
+class Other(Struct, frozen=True, gc=False):
     """Any later message; only its kind matters."""
 
     phase: Phase
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True, gc=False):
     """A message of a kind this version of the API does not know; it cannot be answered in kind."""
 
 
@@ -63,8 +60,7 @@ class BodyMode(Enum):
     LET_GO = 2  # nothing more to see: Envoy closes the stream at once
 
 
-@dataclass(frozen=True, slots=True)
-class Continue:
+class Continue(Struct, frozen=True, gc=False):
     """Let the message pass, and put `metadata` into Envoy's dynamic metadata."""
 
     phase: Phase
@@ -72,15 +68,13 @@ class Continue:
     body_mode: BodyMode = BodyMode.AS_CONFIGURED
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceHold:
+class AnnounceHold(Struct, frozen=True, gc=False):
     """Ask Envoy to wait longer than message_timeout for the answer that is still owed."""
 
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refuse:
+class Refuse(Struct, frozen=True, kw_only=True, gc=False):
     """Answer the client ourselves. `details` becomes Envoy's RESPONSE_CODE_DETAILS."""
 
     status: int

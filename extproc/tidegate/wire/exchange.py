@@ -15,9 +15,10 @@ the filter fails open, answers by admitting. So the machine owns what is owed:
 - a stream may begin with a response message: Envoy's local reply for a request that we never saw.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias, assert_never
+
+from msgspec import Struct
 
 from tidegate.wire.events import (
     AnnounceHold,
@@ -46,29 +47,25 @@ class State(Enum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeHeaders:
+class JudgeHeaders(Struct, frozen=True, gc=False):
     """Say what becomes of a request whose headers have come; answer with `Continue` or `Refuse`."""
 
     event: RequestHeaders
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeBody:
+class JudgeBody(Struct, frozen=True, gc=False):
     """Say what becomes of a request whose body has come; answer with `Continue`, `Refuse`, or `AnnounceHold` first."""
 
     event: RequestBody
 
 
-@dataclass(frozen=True, slots=True)
-class Wave:
+class Wave(Struct, frozen=True, gc=False):
     """Send these answers; nothing is to be judged."""
 
     replies: tuple[Reply, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Dead:
+class Dead(Struct, frozen=True, gc=False):
     """The request under judgement is over: give its booking back, then send these answers."""
 
     replies: tuple[Reply, ...]

@@ -172,7 +172,7 @@ class Conversation:
             now_s=self._clock.now_s(),
         )
         if opening.kind is Kind.INFERENCE:
-            refusal = None if opening.policy.shadow else opening.pool.turnstile.preview(self._intake.least(opening))
+            refusal = self._foreseen(opening)
             return self._answers.pending(opening) if refusal is None else self._refuse(opening, None, refusal)
         if opening.kind is Kind.BODYLESS or self._service.draining:
             self._tally.add(Count.DECISIONS, opening.pool.name, "pass", opening.kind.value)
@@ -183,6 +183,13 @@ class Conversation:
         ruling = Ruling.of(passage.decision, waited_for=None, why_default=weighed.why_default)
         self._tally.add(Count.DECISIONS, opening.pool.name, ruling.decision, ruling.code)
         return self._answers.booked(opening, weighed, ruling)
+
+    def _foreseen(self, opening: Opening) -> Reject | None:
+        """The refusal that this request would meet however small it is: then its body need not be uploaded."""
+        pool = opening.pool
+        if opening.policy.shadow or pool.controller.at_ease:
+            return None
+        return pool.turnstile.preview(self._intake.least(opening))
 
     async def _judge_body(self, body: bytes) -> None:
         opening = self._opening

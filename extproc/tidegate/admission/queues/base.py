@@ -6,15 +6,15 @@ its caller refuses what would be one too many.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from tidegate.admission.decision import Verdict
 from tidegate.admission.work import Work
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class Waiting(Struct, frozen=True, kw_only=True, gc=False):
     """A request in the queue: since when, until when at the latest, and its cost in bottleneck seconds."""
 
     work: Work
