@@ -16,6 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 LINES_MAX = 10_000
+LINES_AT_ONCE = 64
 _STOP = b""
 
 
@@ -45,9 +46,14 @@ class LineWriter:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        while (line := self._queue.get()) is not _STOP:
+        stopped = False
+        while not stopped:
+            lines = [self._queue.get()]
+            while len(lines) < LINES_AT_ONCE and not self._queue.empty():
+                lines.append(self._queue.get())  # one write for many: each hands the interpreter to and fro
+            stopped = lines[-1] is _STOP
             try:
-                rest = memoryview(line)
+                rest = memoryview(b"".join(lines))
                 while rest:  # a signal may cut a write short
                     rest = rest[self._stream.write(rest) :]
             except (OSError, ValueError):  # nobody reads any more: there is nowhere to say so
