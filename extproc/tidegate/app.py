@@ -20,6 +20,7 @@ from tidegate.intake import Intake
 from tidegate.policy import PoolPolicy
 from tidegate.pools import Change, Pool, PoolEvent, Pools
 from tidegate.receipt import ReceiptField
+from tidegate.seal import new_seal
 from tidegate.settlement import Settlement
 from tidegate.state_file import StateFile
 from tidegate.tally import Count, Tally
@@ -49,6 +50,7 @@ class Settings:
     listen: str = "127.0.0.1:9002"
     ops_listen: str = "127.0.0.1:9003"
     state_dir: Path | None = None
+    key_file: Path | None = None
     grace_s: float = 25.0
     body_bytes_max: int = 32 * 1024 * 1024
     log_level: str = "info"
@@ -71,8 +73,10 @@ class App:
             self._build_pool, clock=self._clock, on_policy_error=self._on_policy_error, on_event=self._on_pool_event
         )
         intake = Intake(self.pools, self.tally, replica=self.replica)
-        settlement = Settlement(self.pools, intake, self.tally, self._write_receipt if settings.request_log else None)
-        answers = Answers(self.replica, Random())  # noqa: S311  it spreads retries, it keeps no secret
+        seal = new_seal(settings.key_file)
+        write_receipt = self._write_receipt if settings.request_log else None
+        settlement = Settlement(self.pools, intake, self.tally, seal, write_receipt)
+        answers = Answers(self.replica, Random(), seal)  # noqa: S311  it spreads retries, it keeps no secret
         self.ext_proc = ExtProcService(intake, answers, self.tally, self._clock)
         if not settings.listen.startswith("unix:"):
             _host_port("--listen", settings.listen)  # gRPC itself takes a port that is too large for another one

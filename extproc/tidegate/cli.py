@@ -71,6 +71,13 @@ def _add_serve(commands: "argparse._SubParsersAction[_Parser]") -> None:
         help="keep pools, books and what was learned here over a restart (default: forget)",
     )
     serve.add_argument(
+        "--key-file",
+        type=Path,
+        metavar="FILE",
+        help="key that seals what access logs carry of a request, 32 bytes as base64; replicas that are to learn from "
+        "each other's requests share it (default: one of its own, drawn at start)",
+    )
+    serve.add_argument(
         "--grace-s",
         type=_bounded(0.0, 3600.0),
         default=25.0,
@@ -113,6 +120,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             listen=arguments.listen,
             ops_listen=arguments.ops_listen,
             state_dir=arguments.state_dir,
+            key_file=arguments.key_file,
             grace_s=arguments.grace_s,
             body_bytes_max=int(arguments.body_mib_max * 1024 * 1024),
             log_level=arguments.log_level,

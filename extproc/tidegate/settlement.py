@@ -11,6 +11,7 @@ from tidegate.admission.outcome import Ending, Outcome
 from tidegate.intake import Intake
 from tidegate.pools import Pools
 from tidegate.receipt import ReceiptField, receipt
+from tidegate.seal import Seal
 from tidegate.tally import Count, Tally
 
 
@@ -22,11 +23,13 @@ class Settlement:
         pools: Pools,
         intake: Intake,
         tally: Tally,
+        seal: Seal,
         write_receipt: Callable[[dict[str, ReceiptField]], None] | None,
     ) -> None:
         self._pools = pools
         self._intake = intake
         self._tally = tally
+        self._seal = seal
         self._write_receipt = write_receipt
 
     def take(self, outcomes: Iterable[Outcome]) -> None:
@@ -59,9 +62,12 @@ class Settlement:
         else:
             self._tally.add(Count.UNLEARNED, outcome.pool, outcome.ending.value)
             return
-        if outcome.completion_tokens is None:
+        ticket = self._seal.open(outcome.ticket, outcome.id)
+        if ticket is None:  # another key's, or forged: it teaches nothing
+            self._tally.add(Count.UNLEARNED, outcome.pool, "not_sealed_by_us")
+        elif outcome.completion_tokens is None:
             self._tally.add(Count.UNLEARNED, outcome.pool, "no_usage")
-        elif not learn(outcome.ticket, outcome.completion_tokens, finish_reason, outcome.prompt_tokens):
+        elif not learn(ticket, outcome.completion_tokens, finish_reason, outcome.prompt_tokens):
             self._tally.add(Count.UNLEARNED, outcome.pool, "not_taken")
 
     def _count(self, outcome: Outcome) -> None:

@@ -34,7 +34,7 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
         attempts: tries at an upstream; 0 where nothing went upstream.
         retry_after_s: the engine's own Retry-After, or None.
         response_bytes: bytes of the answer's body.
-        ticket: the estimator's, empty where there is none.
+        ticket: the estimator's, sealed, as text; empty where there is none.
         predicted_tokens, reserved_tokens: completion tokens predicted (their mean), KV tokens booked.
         details: Envoy's RESPONSE_CODE_DETAILS.
     """
@@ -59,7 +59,7 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     attempts: int = 0
     retry_after_s: float | None = None
     response_bytes: int = 0
-    ticket: bytes = b""
+    ticket: str = ""
     predicted_tokens: int = 0
     reserved_tokens: int = 0
     details: str = ""

@@ -6,7 +6,6 @@ The entry alone says everything: who decided what (our own metadata, namespace `
 
 import asyncio
 import logging
-from binascii import a2b_base64
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 from envoy.data.accesslog.v3.accesslog_pb2 import HTTPAccessLogEntry, ResponseFlags
@@ -101,7 +100,7 @@ def outcome_of(entry: HTTPAccessLogEntry) -> Outcome | None:
         attempts=common.upstream_request_attempt_count,
         retry_after_s=_retry_after_s(response.response_headers),
         response_bytes=response.response_body_bytes,
-        ticket=_ticket(ours.text("ticket")),
+        ticket=ours.text("ticket"),
         predicted_tokens=int(ours.number("predicted_tokens") or 0),
         reserved_tokens=int(ours.number("reserved_tokens") or 0),
         details=response.response_code_details,
@@ -167,10 +166,3 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
 def _address(entry: HTTPAccessLogEntry) -> str:
     socket = entry.common_properties.upstream_remote_address.socket_address
     return f"{socket.address}:{socket.port_value}" if socket.address else ""
-
-
-def _ticket(text: str) -> bytes:
-    try:
-        return a2b_base64(text, strict_mode=True)
-    except ValueError:  # binascii's own error is one
-        return b""

@@ -4,13 +4,13 @@ Every reply that decides something sets `decision` and `reason`; every verdict s
 all that settling needs later, so that any replica can do it from the access-log entry alone.
 """
 
-from base64 import b64encode
 from random import Random
 
 from msgspec import Struct
 
 from tidegate.admission.decision import Admit, Reason, Reject, Rule
 from tidegate.intake import Opening, Weighed
+from tidegate.seal import Seal
 from tidegate.wire.events import BodyMode, Continue, Phase, Refuse, Scalar
 
 RETRY_AFTER_S_MAX = 30.0
@@ -56,11 +56,12 @@ class Ruling(Struct, frozen=True, gc=False):
 
 
 class Answers:
-    """Words the replies of one replica. The random generator only spreads retries."""
+    """Words the replies of one replica. The random generator only spreads retries; the seal closes tickets."""
 
-    def __init__(self, replica: str, random: Random) -> None:
+    def __init__(self, replica: str, random: Random, seal: Seal) -> None:
         self._replica = replica
         self._random = random
+        self._seal = seal
 
     def pending(self, opening: Opening) -> Continue:
         """Answer to the headers of a request whose body is to come."""
@@ -79,7 +80,7 @@ class Answers:
         metadata = self._identity(opening) | _of_ruling(weighed, ruling)
         return Continue(Phase.REQUEST_HEADERS, metadata, BodyMode.SKIP_BODY)
 
-    def admitted(self, weighed: Weighed, ruling: Ruling) -> Continue:
+    def admitted(self, opening: Opening, weighed: Weighed, ruling: Ruling) -> Continue:
         """Answer to the body of a request that goes to the engine now."""
         metadata = _of_ruling(weighed, ruling)
         estimate = weighed.estimate
@@ -87,7 +88,7 @@ class Answers:
             metadata["predicted_tokens"] = round(estimate.mean)
             metadata["log_mean"] = round(estimate.log_mean, 4)
             metadata["log_sigma"] = round(estimate.log_sigma, 4)
-            metadata["ticket"] = b64encode(estimate.ticket).decode("ascii")
+            metadata["ticket"] = self._seal.close(estimate.ticket, opening.id)
         if weighed.model_label != weighed.model:
             metadata["model_name"] = weighed.model
         return Continue(Phase.REQUEST_BODY, metadata)

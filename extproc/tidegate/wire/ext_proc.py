@@ -232,7 +232,7 @@ class Conversation:
 
     def _admit(self, opening: Opening, weighed: Weighed, ruling: Ruling) -> Reply:
         self._tally.add(Count.DECISIONS, opening.pool.name, ruling.decision, ruling.code)
-        return self._answers.admitted(weighed, ruling)
+        return self._answers.admitted(opening, weighed, ruling)
 
     def _refuse(self, opening: Opening, weighed: Weighed | None, verdict: Reject) -> Reply:
         self._tally.add(Count.DECISIONS, opening.pool.name, "reject", verdict.reason.rule.value)

@@ -10,6 +10,7 @@ from tidegate.errors import PolicyError
 from tidegate.intake import Intake
 from tidegate.policy import PoolPolicy
 from tidegate.pools import Pool, Pools
+from tidegate.seal import Seal
 from tidegate.settlement import Settlement
 from tidegate.tally import Tally
 from tidegate.turnstile import Turnstile
@@ -70,8 +71,9 @@ class Service:
         self.metadata = [(f"tidegate-{key.replace('_', '-')}", value) for key, value in policy.items()]
         self.pools = Pools(self._build, clock=self.clock, on_policy_error=lambda error, _: self.errors.append(error))
         intake = Intake(self.pools, self.tally, replica="replica")
-        self.settlement = Settlement(self.pools, intake, self.tally, None)
-        self.ext_proc = ExtProcService(intake, Answers("replica", Random(1)), self.tally, self.clock)
+        self.seal = Seal(bytes(32), bytes(8))
+        self.settlement = Settlement(self.pools, intake, self.tally, self.seal, None)
+        self.ext_proc = ExtProcService(intake, Answers("replica", Random(1), self.seal), self.tally, self.clock)
         self._tasks: list[asyncio.Task[None]] = []
 
     def stream(self, *events: Event) -> tuple[MemoryStream, "asyncio.Task[None]"]:
