@@ -2,7 +2,8 @@
 
 from tidegate_estimator.cost import CostEstimate, Source
 from tidegate_estimator.estimator import Estimator
+from tidegate_estimator.ngram import NgramEstimator
 from tidegate_estimator.request import CompletionRequest, Message
 from tidegate_estimator.window import WindowEstimator
 
-__all__ = ["CompletionRequest", "CostEstimate", "Estimator", "Message", "Source", "WindowEstimator"]
+__all__ = ["CompletionRequest", "CostEstimate", "Estimator", "Message", "NgramEstimator", "Source", "WindowEstimator"]

@@ -22,7 +22,7 @@ class CostEstimate(Struct, frozen=True, kw_only=True, gc=False):
         log_mean, log_sigma: the completion's length in tokens, all sequences together, as a log-normal before any cap.
         p50, p80, p90, p95, mean: completion tokens, all sequences together, after the caller's caps.
         source: what the estimate rests on.
-        ticket: what `learn` needs to be told the truth later, on any replica; opaque, at most 300 bytes.
+        ticket: what `learn` needs to be told the truth later, on any replica; opaque, at most 480 bytes.
     """
 
     prompt_tokens: int

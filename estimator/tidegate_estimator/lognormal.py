@@ -11,6 +11,8 @@ sum.
 from math import erfc, exp, log, sqrt
 
 LOG_TOKENS_MAX = 16.2  # ln of ten million tokens: longer than any answer
+SIGMA_MIN, SIGMA_MAX = 0.1, 2.0  # of what is predicted
+SIGMA_FORCED = 0.01  # of a length that the caller dictates
 _SQRT2 = sqrt(2.0)
 _FAR_Z = 6.0  # beyond it differences of tail integrals lose their digits
 

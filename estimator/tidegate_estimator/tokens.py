@@ -13,6 +13,7 @@ from array import array
 from collections import OrderedDict
 from math import exp, log
 
+from tidegate_estimator.caps import TOKENS_MAX
 from tidegate_estimator.request import CompletionRequest
 
 MODELS_MAX = 1024
@@ -67,6 +68,22 @@ class PromptTokens:
             share = len(first) / (len(first) + len(last))
             per_char += share * (density(first) - per_char)
         return chars * per_char + _TURN_TOKENS * len(messages) + _START_TOKENS
+
+    def predict(self, request: CompletionRequest, model: int) -> tuple[int, int]:
+        """Prompt tokens to prefill, and the figure that the engine's count is later compared with (0: none)."""
+        media = min(max(request.media_tokens, 0), TOKENS_MAX)
+        if request.prompt_tokens is not None:
+            return min(max(request.prompt_tokens, 0), TOKENS_MAX) + media, 0
+        base = self.base_tokens(request)
+        tokens = min(round(base * self.factor(model)), TOKENS_MAX)
+        return tokens + media, 0 if media else min(round(base), 2**32 - 1)
+
+    def teach(self, model: int, base_tokens: int, prompt_tokens: int | None) -> bool:
+        """Take in the engine's own count, where there is one that can be compared; False where there is none."""
+        if prompt_tokens is None or not 0 < prompt_tokens <= TOKENS_MAX or base_tokens <= 0:
+            return False
+        self.learn(model, float(base_tokens), prompt_tokens)
+        return True
 
     def factor(self, model: int) -> float:
         """The model's correction; 1 for a model never seen."""

@@ -18,19 +18,25 @@ from math import exp, log, sqrt
 from zlib import crc32
 
 from tidegate_estimator import window_state
+from tidegate_estimator.caps import TOKENS_MAX, caps_of, was_cut
 from tidegate_estimator.cost import CostEstimate, Source
 from tidegate_estimator.history import BUCKETS, CORRECTION_MAX, History, Shape
-from tidegate_estimator.lognormal import LOG_TOKENS_MAX, log_beyond, mean_excess, mean_under
+from tidegate_estimator.lognormal import (
+    LOG_TOKENS_MAX,
+    SIGMA_FORCED,
+    SIGMA_MAX,
+    SIGMA_MIN,
+    log_beyond,
+    mean_excess,
+    mean_under,
+)
 from tidegate_estimator.request import CompletionRequest
 from tidegate_estimator.ticket import U32_MAX, Ticket, open_ticket
 from tidegate_estimator.tokens import PromptTokens
 
 KEYS_MAX = 20_000
 KEY_WINDOW, ALL_WINDOW = 64, 256
-SIGMA_MIN, SIGMA_MAX, SIGMA_FORCED = 0.1, 2.0, 0.01
 _WIDER_WEIGHT = 4.0
-_SEQUENCES_MAX = 2**20
-_TOKENS_MAX = 2**30
 _GOLDEN = 0.6180339887498949
 
 _PRIOR_SIGMA = log(500 / 150) / 1.2816
@@ -59,30 +65,26 @@ class WindowEstimator:
     def estimate(self, request: CompletionRequest) -> CostEstimate:
         """Predict from the tenant's history, or what is wider; about 15 us, whatever the prompt's size."""
         key, model = key_of(request.tenant, request.model), crc32(request.model.encode("utf-8", "surrogatepass"))
-        prompt_tokens, base_tokens = self._prompt_tokens(request, model)
+        prompt_tokens, base_tokens = self._prompts.predict(request, model)
         bucket = min(prompt_tokens.bit_length(), BUCKETS - 1)
         shape, correction, source = self._predict(key, bucket)
-        sequences = min(max(request.sequences, 1), _SEQUENCES_MAX)
-        shift = correction + log(sequences)
-        cap = None if request.max_tokens is None else min(max(request.max_tokens, 1), _TOKENS_MAX) * sequences
-        least = min(max(request.min_tokens, 0), _TOKENS_MAX) * sequences
-        forced = cap is not None and (request.ignore_eos or least >= cap)
-        if forced and cap is not None:
-            least, source, log_mean, log_sigma = cap, Source.CAP, log(cap), SIGMA_FORCED
+        caps = caps_of(request)
+        shift = correction + log(caps.sequences)
+        if caps.forced:
+            source, log_mean, log_sigma = Source.CAP, log(caps.most), SIGMA_FORCED
         else:
-            log_mean = min(shape.mean + shift, LOG_TOKENS_MAX + log(sequences))
+            log_mean = min(shape.mean + shift, LOG_TOKENS_MAX + log(caps.sequences))
             log_sigma = min(max(sqrt(shape.variance), SIGMA_MIN), SIGMA_MAX)
-        most = float(_TOKENS_MAX * sequences if cap is None else cap)
-        p50, p80, p90, p95 = [min(max(exp(q + shift), 1.0, least), most) for q in shape.quantiles]
+        p50, p80, p90, p95 = [caps.clip(exp(q + shift)) for q in shape.quantiles]
         ticket = Ticket(
-            forced=forced or request.ignore_eos,
+            forced=not caps.teaches,
             bucket=bucket,
             key=key,
             model=model,
             base_tokens=base_tokens,
-            cap_tokens=min(cap or 0, U32_MAX),
-            min_tokens=min(least, U32_MAX),
-            sequences=sequences,
+            cap_tokens=min(caps.cap or 0, U32_MAX),
+            min_tokens=min(caps.least, U32_MAX),
+            sequences=caps.sequences,
             log_mean=log_mean,
             log_sigma=log_sigma,
         )
@@ -94,7 +96,7 @@ class WindowEstimator:
             p80=p80,
             p90=p90,
             p95=p95,
-            mean=min(max(mean_under(log_mean, log_sigma, most), 1.0, least), most),
+            mean=caps.clip(mean_under(log_mean, log_sigma, caps.most)),
             source=source,
             ticket=ticket.pack(),
         )
@@ -106,9 +108,7 @@ class WindowEstimator:
         opened = open_ticket(ticket)
         if opened is None or opened.bucket >= BUCKETS:
             return False
-        taught = prompt_tokens is not None and 0 < prompt_tokens <= _TOKENS_MAX and opened.base_tokens > 0
-        if taught and prompt_tokens is not None:
-            self._prompts.learn(opened.model, float(opened.base_tokens), prompt_tokens)
+        taught = self._prompts.teach(opened.model, opened.base_tokens, prompt_tokens)
         return self._learn_completion(opened, completion_tokens, finish_reason) or taught
 
     def remaining(self, ticket: bytes, generated_tokens: int) -> float:
@@ -129,15 +129,6 @@ class WindowEstimator:
             state, all_size=ALL_WINDOW, key_size=KEY_WINDOW, keys_max=KEYS_MAX
         )
 
-    def _prompt_tokens(self, request: CompletionRequest, model: int) -> tuple[int, int]:
-        """Prompt tokens to prefill, and the figure that the engine's count is later compared with (0: none)."""
-        media = min(max(request.media_tokens, 0), _TOKENS_MAX)
-        if request.prompt_tokens is not None:
-            return min(max(request.prompt_tokens, 0), _TOKENS_MAX) + media, 0
-        base = self._prompts.base_tokens(request)
-        tokens = min(round(base * self._prompts.factor(model)), _TOKENS_MAX)
-        return tokens + media, 0 if media else min(round(base), U32_MAX)
-
     def _predict(self, key: int, bucket: int) -> tuple[Shape, float, Source]:
         """Shape of ln(tokens) per sequence without the correction for the prompt's size, and that correction."""
         shape = self._all.shape.over(PRIOR, _WIDER_WEIGHT)
@@ -152,14 +143,9 @@ class WindowEstimator:
 
     def _learn_completion(self, ticket: Ticket, tokens: int, finish_reason: str) -> bool:
         """Add an answer to its history and to the one of all; False where its length says nothing."""
-        if ticket.forced or not (0 < tokens <= _TOKENS_MAX) or tokens <= ticket.min_tokens:
+        if ticket.forced or not (0 < tokens <= TOKENS_MAX) or tokens <= ticket.min_tokens:
             return False
-        at_cap = 0 < ticket.cap_tokens <= tokens
-        cut = (
-            finish_reason == "abort"
-            or (finish_reason == "length" and ticket.cap_tokens > 0)
-            or (not finish_reason and at_cap)
-        )
+        cut = was_cut(tokens, finish_reason, ticket.cap_tokens)
         shape, correction, _ = self._predict(ticket.key, ticket.bucket)
         length = min(max(log(tokens / ticket.sequences), 0.0), LOG_TOKENS_MAX)
         counts = not cut or length > shape.mean + correction

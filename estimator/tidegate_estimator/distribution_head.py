@@ -1,0 +1,90 @@
+"""How likely each length is: a softmax over 32 buckets of L = ln(1 + tokens) on [0, 10.4], linear in the features.
+
+    p = softmax(b + W x),   W -= .06 x (p - label) / sqrt(G),   label: a Gaussian of .2 around L
+    cut above y: label = p restricted to lengths above y         (expectation-maximisation)
+
+b is the constant prior (150 tokens at p50, 500 at p90) until something has been learned. Unlike a mean with residuals
+it can have two humps: a tool call or an essay, from the same tenant.
+"""
+
+from math import log, log1p, sqrt
+
+import numpy as np
+
+from tidegate_estimator.arrays import Doubles, Floats, Indices
+from tidegate_estimator.features import ROW_BITS, Rows
+
+BUCKETS = 32
+LOG_MAX = 10.4
+ROWS = 2**15
+_WIDTH = LOG_MAX / BUCKETS
+_NGRAM_SCALE = 5.0
+_RATE, _SQUARES_START, _SQUARES_DECAY = 0.06, 0.01, 0.9999
+_KERNEL = 0.2
+_ROW_SHIFT = ROW_BITS - 15
+
+_EDGES: Doubles = np.linspace(0.0, LOG_MAX, BUCKETS + 1)
+_CENTRES: Doubles = (_EDGES[:-1] + _EDGES[1:]) / 2
+_PRIOR_SIGMA = log(500 / 150) / 1.2816
+_BIAS: Floats = (-0.5 * ((_CENTRES - log1p(150.0)) / _PRIOR_SIGMA) ** 2).astype(np.float32).clip(-8.0)
+
+
+class DistributionHead:
+    """Weights of 32 buckets for each of 32,768 rows, with their sums of squared gradients."""
+
+    def __init__(self) -> None:
+        self.weights: Floats = np.zeros((ROWS, BUCKETS), np.float32)
+        self.squares: Floats = np.full((ROWS, BUCKETS), _SQUARES_START, np.float32)
+
+    def predict(self, rows: Rows) -> Doubles:
+        """Probability of each bucket."""
+        logits = _scales(rows) @ self.weights.take(_places(rows), axis=0) + _BIAS
+        chances: Doubles = np.exp((logits - logits.max()).astype(np.float64))
+        chances /= chances.sum()
+        return chances
+
+    def learn(self, rows: Rows, length: float, chances: Doubles) -> None:
+        """Take in one L; `chances` are what is predicted for it now."""
+        label = np.exp(-0.5 * ((_CENTRES - min(length, LOG_MAX)) / _KERNEL) ** 2)
+        self._step(rows, chances - label / label.sum())
+
+    def learn_beyond(self, rows: Rows, bound: float, chances: Doubles) -> None:
+        """Take in an L known only to lie above `bound`."""
+        self._step(rows, chances - beyond(chances, min(bound, LOG_MAX - _WIDTH)))
+
+    def _step(self, rows: Rows, error: Doubles) -> None:
+        places = _places(rows)
+        gradient = _scales(rows)[:, None] * error.astype(np.float32)
+        squares = _SQUARES_DECAY * self.squares[places] + gradient * gradient
+        self.squares[places] = squares
+        self.weights[places] -= _RATE * gradient / np.sqrt(squares)
+
+
+def quantiles(chances: Doubles, levels: Doubles) -> Doubles:
+    """L at the levels, interpolated within buckets."""
+    cumulated = np.empty(BUCKETS + 1)
+    cumulated[0] = 0.0
+    chances.cumsum(out=cumulated[1:])
+    return np.interp(levels, cumulated, _EDGES)
+
+
+def beyond(chances: Doubles, bound: float) -> Doubles:
+    """The distribution of L given L > `bound`, the bucket of the bound counted by its part above it."""
+    kept = chances * np.clip((_EDGES[1:] - bound) / _WIDTH, 0.0, 1.0)
+    mass = float(kept.sum())
+    if mass < 1e-6:  # nothing was expected there: the next bucket
+        kept = np.exp(-0.5 * ((_CENTRES - bound - _WIDTH) / _KERNEL) ** 2)
+        mass = float(kept.sum())
+    return kept / mass
+
+
+def _places(rows: Rows) -> Indices:
+    return rows.rows >> _ROW_SHIFT
+
+
+def _scales(rows: Rows) -> Floats:
+    scales: Floats = np.ones(len(rows.rows), np.float32)
+    ngrams = len(rows.rows) - rows.categorical
+    if ngrams:
+        scales[rows.categorical :] = _NGRAM_SCALE / sqrt(ngrams)
+    return scales

@@ -1,0 +1,156 @@
+"""The n-gram estimator's state as bytes, for a model file; reading and writing the file is the caller's.
+
+    b"TGNG" | u32 version | u32 crc32 of the rest | u32 size of meta | meta as JSON | arrays, in the order of meta
+
+meta names the feature version and each array with its type and length. Only rows that were ever taught are stored.
+Weights are stored in 16 bits; sums of squares outgrow them. Little-endian. Nothing is taken over before all of it has
+been read and found in range.
+"""
+
+import json
+import struct
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate_estimator import features
+from tidegate_estimator.distribution_head import BUCKETS, ROWS
+from tidegate_estimator.keys import BINS, KEYS_MAX, WIDTH
+from tidegate_estimator.mean_head import SQUARES_START as MEAN_SQUARES_START
+from tidegate_estimator.ngram_state import NgramState
+
+MAGIC, VERSION = b"TGNG", 1
+_HEAD = struct.Struct("<4sIII")
+_BODY_AT = 12  # what the check covers
+_META_BYTES_MAX = 4096
+_LIMIT = 1e9
+
+Arrays = dict[str, npt.NDArray[Any]]
+_TYPES = {
+    "mean_rows": "<u4",
+    "mean_weights": "<f2",
+    "mean_squares": "<f4",
+    "distribution_rows": "<u2",
+    "distribution_weights": "<f2",
+    "distribution_squares": "<f4",
+    "keys": "<u8",
+    "key_rows": "<f4",
+    "residuals": "<f8",
+    "figures": "<f8",
+    "models": "<u4",
+    "model_factors": "<f8",
+}
+
+
+def pack(state: NgramState) -> bytes:
+    """The state as bytes."""
+    arrays = {name: array.astype(_TYPES[name]) for name, array in _arrays_of(state).items()}
+    lengths = [[name, _TYPES[name], array.size] for name, array in arrays.items()]
+    meta = json.dumps({"features": features.VERSION, "arrays": lengths}).encode()
+    body = b"".join([struct.pack("<I", len(meta)), meta, *(array.tobytes() for array in arrays.values())])
+    return MAGIC + struct.pack("<II", VERSION, crc32(body)) + body
+
+
+def unpack(data: bytes) -> NgramState:
+    """What `pack` was given; ValueError where the bytes are damaged, of another version or of other features."""
+    if len(data) < _HEAD.size:
+        raise ValueError("estimator state ends early")
+    magic, version, check, meta_bytes = _HEAD.unpack_from(data)
+    if magic != MAGIC or version != VERSION or check != crc32(memoryview(data)[_BODY_AT:]):
+        raise ValueError("not an estimator state of this version, or damaged")
+    if meta_bytes > _META_BYTES_MAX:
+        raise ValueError("estimator state has no readable description")
+    at = _HEAD.size + meta_bytes
+    return _state_of(_read_arrays(data, at, _lengths(data[_HEAD.size : at])))
+
+
+def _lengths(meta: bytes) -> list[int]:
+    """The arrays' lengths, in the order of _TYPES."""
+    try:
+        read = json.loads(meta)
+        kept = read["features"] == features.VERSION
+        lengths = [int(size) for _, _, size in read["arrays"]]
+        layout = [(name, kind) for name, kind, _ in read["arrays"]]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"estimator state has no readable description: {error!r}") from None
+    if not kept or layout != list(_TYPES.items()) or min(lengths) < 0:
+        raise ValueError("estimator state is of other features or has another layout")
+    return lengths
+
+
+def _read_arrays(data: bytes, at: int, lengths: list[int]) -> Arrays:
+    arrays: Arrays = {}
+    for (name, kind), count in zip(_TYPES.items(), lengths, strict=True):
+        end = at + count * np.dtype(kind).itemsize
+        if end > len(data):
+            raise ValueError("estimator state ends early")
+        arrays[name] = np.frombuffer(data[at:end], kind)
+        at = end
+    if at != len(data):
+        raise ValueError("estimator state has bytes left over")
+    return arrays
+
+
+def _arrays_of(state: NgramState) -> Arrays:
+    mean, distribution = state.mean_head, state.distribution_head
+    mean_rows = np.flatnonzero((mean.weights != 0.0) | (mean.squares != MEAN_SQUARES_START))
+    rows = np.flatnonzero(distribution.weights.any(axis=1))
+    models = state.prompts.rows()
+    return {
+        "mean_rows": mean_rows,
+        "mean_weights": mean.weights[mean_rows],
+        "mean_squares": mean.squares[mean_rows],
+        "distribution_rows": rows,
+        "distribution_weights": distribution.weights[rows],
+        "distribution_squares": distribution.squares[rows],
+        "keys": np.array([key for key, _ in state.keys.items()], np.uint64),
+        "key_rows": np.array([row for _, row in state.keys.items()], np.float32),
+        "residuals": state.residuals.bins,
+        "figures": np.array((mean.sum, mean.count, state.calibration.theta)),
+        "models": np.array([model for model, _, _ in models], np.uint32),
+        "model_factors": np.array([row[1:] for row in models], np.float64),
+    }
+
+
+def _state_of(arrays: Arrays) -> NgramState:
+    """The state; ValueError where a figure cannot be one of ours."""
+    _check(arrays)
+    state = NgramState()
+    mean, distribution = state.mean_head, state.distribution_head
+    mean.weights[arrays["mean_rows"]] = arrays["mean_weights"]
+    mean.squares[arrays["mean_rows"]] = arrays["mean_squares"]
+    rows = arrays["distribution_rows"]
+    distribution.weights[rows] = arrays["distribution_weights"].reshape(-1, BUCKETS)
+    distribution.squares[rows] = arrays["distribution_squares"].reshape(-1, BUCKETS)
+    for key, row in zip(arrays["keys"].tolist(), arrays["key_rows"].reshape(-1, WIDTH), strict=True):
+        state.keys.touch(key)[:] = row
+    state.residuals.bins = arrays["residuals"].copy()
+    mean.sum, mean.count, state.calibration.theta = arrays["figures"].tolist()
+    factors = arrays["model_factors"].reshape(-1, 2).tolist()
+    state.prompts.restore([(m, f, n) for m, (f, n) in zip(arrays["models"].tolist(), factors, strict=True)])
+    return state
+
+
+def _check(arrays: Arrays) -> None:
+    size = {name: array.size for name, array in arrays.items()}
+    consistent = (
+        size["mean_rows"] == size["mean_weights"] == size["mean_squares"]
+        and size["distribution_rows"] * BUCKETS == size["distribution_weights"] == size["distribution_squares"]
+        and size["keys"] * WIDTH == size["key_rows"]
+        and size["keys"] <= KEYS_MAX
+        and size["residuals"] == BINS
+        and size["figures"] == 3
+        and size["models"] * 2 == size["model_factors"]
+    )
+    if not consistent:
+        raise ValueError("estimator state: arrays do not fit each other")
+    if (arrays["mean_rows"] >= 2**features.ROW_BITS).any() or (arrays["distribution_rows"] >= ROWS).any():
+        raise ValueError("estimator state: rows out of range")
+    if not all(
+        (np.abs(array.astype(np.float64)) <= _LIMIT).all() for name, array in arrays.items() if "f" in _TYPES[name]
+    ):
+        raise ValueError("estimator state: figures out of range")
+    if (arrays["mean_squares"] <= 0.0).any() or (arrays["distribution_squares"] <= 0.0).any():
+        raise ValueError("estimator state: squares out of range")
