@@ -53,13 +53,17 @@ class Opening(Struct, frozen=True, gc=False):
 
 
 class Weighed(Struct, frozen=True, gc=False):
-    """A request whose cost is known, or known to be unknowable (`why_default`)."""
+    """A request whose cost is known, or known to be unknowable (`why_default`).
+
+    `asks_usage` is the body of a stream whose usage is to be asked for; empty otherwise, for nothing else needs it.
+    """
 
     work: Work
     estimate: CostEstimate | None
     model: str
     model_label: str
     why_default: str = ""
+    asks_usage: bytes = b""
 
 
 class Intake:
@@ -138,7 +142,13 @@ class Intake:
             sequences=completion.sequences,
             stream=request.stream,
         )
-        return Weighed(work, estimate, completion.model, self.models.label(completion.model))
+        return Weighed(
+            work,
+            estimate,
+            completion.model,
+            self.models.label(completion.model),
+            asks_usage=body if request.usage_unasked and opening.policy.ask_usage else b"",
+        )
 
     def _work(
         self,

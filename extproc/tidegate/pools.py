@@ -7,7 +7,7 @@ under the last good policy of their pool.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
@@ -18,6 +18,7 @@ from tidegate.policy import PolicyReader, PoolPolicy, Reading, RequestPolicy, pa
 from tidegate.state_file import PoolState, SavedState
 from tidegate.turnstile import Turnstile
 from tidegate_estimator import Estimator
+from tidegate_estimator.usage import UsageRatios
 
 POOLS_MAX = 256
 OVERFLOW = "overflow"
@@ -35,6 +36,7 @@ class Pool:
     Attributes:
         policy: pool-scoped settings in force; `policy.text` is their text.
         last_seen_s: when the last stream came; `started_s` when the pool came into being.
+        usage: counts the tokens of answers whose engine does not.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Pool:
     estimator: Estimator
     started_s: float
     last_seen_s: float
+    usage: UsageRatios = field(default_factory=UsageRatios)
 
 
 class Change(StrEnum):
@@ -236,6 +239,7 @@ class Pools:
         pool = self._start(policy.pool, policy.request, -inf, now_s).pool
         pool.controller.restore_books(saved.books, now_s)
         pool.controller.restore_pace(saved.pace)
+        pool.usage.restore(saved.usage)
         if saved.estimator:
             pool.estimator.load(saved.estimator)
 
@@ -254,4 +258,5 @@ def _saved(entry: _Entry, learned: bytes, now_s: float) -> PoolState:
         books=pool.controller.dump_books(now_s),
         pace=dict(pool.controller.dump_pace()),
         estimator=learned,
+        usage=pool.usage.dump(),
     )

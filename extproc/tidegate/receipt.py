@@ -1,16 +1,21 @@
 """One finished request in one flat record: the log line, and what `explain` shows of it."""
 
+from tidegate.admission.dollars import NANO
 from tidegate.admission.outcome import Outcome
 
 ReceiptField = str | float | int | bool | None
 
 
-def receipt(outcome: Outcome, *, first: bool) -> dict[str, ReceiptField]:
+def receipt(
+    outcome: Outcome, *, first: bool, inferred_tokens: int | None = None, cost_nanousd: int | None = None
+) -> dict[str, ReceiptField]:
     """The record of one finished request; times in milliseconds, absent figures left out.
 
     Args:
         outcome: as read from the access-log entry.
         first: False where the same id was settled before.
+        inferred_tokens: completion tokens as inferred, where the engine reported none.
+        cost_nanousd: what it cost, where that is known.
     """
     fields: dict[str, ReceiptField] = {
         "event": "request",
@@ -28,13 +33,19 @@ def receipt(outcome: Outcome, *, first: bool) -> dict[str, ReceiptField]:
         "ttft_ms": _ms(outcome.ttft_s),
         "e2e_ms": _ms(outcome.e2e_s),
         "prompt_tokens": outcome.prompt_tokens,
-        "completion_tokens": outcome.completion_tokens,
+        "completion_tokens": outcome.completion_tokens if inferred_tokens is None else inferred_tokens,
         "predicted_tokens": outcome.predicted_tokens,
         "reserved_tokens": outcome.reserved_tokens,
         "engine": outcome.engine,
         "attempts": outcome.attempts,
         "details": outcome.details,
     }
+    if inferred_tokens is not None:
+        fields["inferred"] = True
+    if outcome.charge is not None:
+        fields["predicted_cost_usd"] = outcome.charge.predicted_nanousd / NANO
+    if cost_nanousd is not None:
+        fields["cost_usd"] = cost_nanousd / NANO
     if not first:
         fields["repeated"] = True
     return {name: value for name, value in fields.items() if value is not None and value != ""}

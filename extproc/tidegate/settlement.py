@@ -6,13 +6,17 @@ access-log entry, before or after. Settling happens at most once an id.
 """
 
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 
-from tidegate.admission.outcome import Ending, Outcome
+from tidegate.admission.cost import finished
+from tidegate.admission.dollars import NANO
+from tidegate.admission.outcome import Charge, Ending, Outcome
 from tidegate.intake import Intake
-from tidegate.pools import Pools
+from tidegate.pools import Pool, Pools
 from tidegate.receipt import ReceiptField, receipt
 from tidegate.seal import Seal
 from tidegate.tally import Count, Tally
+from tidegate_estimator.usage import AnswerKind
 
 
 class Settlement:
@@ -40,38 +44,84 @@ class Settlement:
     def _take_one(self, outcome: Outcome) -> None:
         pool = self._pools.get(outcome.pool)
         first = True
+        inferred_tokens = cost_nanousd = None
         if pool is not None and outcome.decision != "pass":
             first = pool.turnstile.settle(outcome)
         if first:
             self._count(outcome)
-            if pool is not None:
-                self._learn(pool.estimator.learn, outcome)
+            if pool is not None and outcome.ticket:
+                inferred_tokens = self._learn(pool, outcome)
+            if outcome.charge is not None:
+                cost_nanousd = self._charge(pool, outcome, outcome.charge, inferred_tokens)
         else:
             self._tally.add(Count.REPEATED_OUTCOMES)
         if self._write_receipt is not None:
-            self._write_receipt(receipt(outcome, first=first))
+            self._write_receipt(
+                receipt(outcome, first=first, inferred_tokens=inferred_tokens, cost_nanousd=cost_nanousd)
+            )
 
-    def _learn(self, learn: Callable[[bytes, int, str, int | None], bool], outcome: Outcome) -> None:
-        if not outcome.ticket:
-            return
-        if outcome.ending is Ending.COMPLETE:
+    def _learn(self, pool: Pool, outcome: Outcome) -> int | None:
+        """Teach the pool's estimator; returns the completion tokens where they had to be inferred."""
+        complete = outcome.ending is Ending.COMPLETE
+        if complete:
             self._intake.prove(outcome.tenant, outcome.model)
-            finish_reason = ""
-        elif outcome.ending is Ending.CLIENT_CANCELLED:
-            finish_reason = "abort"
-        else:
+        elif outcome.ending is not Ending.CLIENT_CANCELLED:
             self._tally.add(Count.UNLEARNED, outcome.pool, outcome.ending.value)
-            return
+            return None
         ticket = self._seal.open(outcome.ticket, outcome.id)
         if ticket is None:  # another key's, or forged: it teaches nothing
             self._tally.add(Count.UNLEARNED, outcome.pool, "not_sealed_by_us")
-        elif outcome.completion_tokens is None:
+            return None
+        # Of streams only: a whole JSON answer always tells its usage, or its bytes say little about its tokens.
+        whole = complete and outcome.stream and outcome.status == HTTPStatus.OK and outcome.response_bytes > 0
+        kind = AnswerKind(outcome.model, outcome.stream, outcome.api)
+        tokens = outcome.completion_tokens
+        if tokens is None:
+            inferred = pool.usage.infer(kind, outcome.response_bytes) if whole else None
+            self._learn_inferred(pool, outcome, ticket, inferred)
+            return inferred
+        self._tally.add(Count.USAGE, outcome.pool, "reported")
+        if whole:
+            pool.usage.learn(kind, outcome.response_bytes, tokens)
+        if not pool.estimator.learn(ticket, tokens, "" if complete else "abort", outcome.prompt_tokens):
+            self._tally.add(Count.UNLEARNED, outcome.pool, "not_taken")
+        return None
+
+    def _learn_inferred(self, pool: Pool, outcome: Outcome, ticket: bytes, inferred: int | None) -> None:
+        """Teach the estimator every second inferred length: it is worth less than one that the engine counted."""
+        if inferred is None:
             self._tally.add(Count.UNLEARNED, outcome.pool, "no_usage")
-        elif not learn(ticket, outcome.completion_tokens, finish_reason, outcome.prompt_tokens):
+            return
+        self._tally.add(Count.USAGE, outcome.pool, "inferred")
+        if pool.usage.inferred_total % 2 == 0:
+            self._tally.add(Count.UNLEARNED, outcome.pool, "inferred")
+        elif not pool.estimator.learn(ticket, inferred, "", outcome.prompt_tokens):
             self._tally.add(Count.UNLEARNED, outcome.pool, "not_taken")
 
+    def _charge(self, pool: Pool | None, outcome: Outcome, charge: Charge, inferred_tokens: int | None) -> int | None:
+        """What the request cost, in nano-dollars, counted too; None where nobody says how many tokens it had."""
+        completion_tokens = outcome.completion_tokens if inferred_tokens is None else inferred_tokens
+        if completion_tokens is None and outcome.prompt_tokens is None:
+            return None
+        completion_tokens = completion_tokens or 0  # embeddings have none
+        prompt_tokens = outcome.prompt_tokens
+        if prompt_tokens is None:
+            prompt_tokens = charge.predicted_prompt_tokens
+        if charge.price.by_tokens:
+            nanousd = charge.price.of_tokens(prompt_tokens, completion_tokens)
+        elif pool is not None:
+            work = finished(
+                prompt_tokens=prompt_tokens, completion_tokens=completion_tokens, sequences=charge.sequences
+            )
+            nanousd = charge.price.of_time(pool.controller.price(work).bottleneck_s)
+        else:  # another replica's pool, whose engines this one knows nothing of
+            return None
+        tenant, model = self._intake.tenants.label(outcome.tenant), self._intake.models.label(outcome.model)
+        self._tally.add(Count.COST_USD, _label_of(outcome, pool), tenant, model, by=nanousd / NANO)
+        return nanousd
+
     def _count(self, outcome: Outcome) -> None:
-        pool = outcome.pool if self._pools.get(outcome.pool) is not None else "unknown"
+        pool = _label_of(outcome, self._pools.get(outcome.pool))
         self._tally.add(Count.OUTCOMES, pool, outcome.ending.value)
         if outcome.prompt_tokens:
             self._tally.add(Count.PROMPT_TOKENS, pool, by=outcome.prompt_tokens)
@@ -79,3 +129,7 @@ class Settlement:
             self._tally.add(Count.COMPLETION_TOKENS, pool, by=outcome.completion_tokens)
             if outcome.ending is Ending.CLIENT_CANCELLED:
                 self._tally.add(Count.WASTED_TOKENS, pool, by=outcome.completion_tokens)
+
+
+def _label_of(outcome: Outcome, pool: Pool | None) -> str:
+    return "unknown" if pool is None else outcome.pool

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from tidegate.errors import StateFileError
+from tidegate_estimator.usage import UsageRecord
 
 VERSION = 1
 FILE_NAME = "tidegate.state"
@@ -34,6 +35,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         books: the admission controller's, one entry a request in flight.
         estimator: its dump; base64 in the file.
         pace: what was learned of the engines' pace.
+        usage: what was learned of bytes and tokens, one record a kind of answers.
     """
 
     name: str
@@ -41,6 +43,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     books: list[dict[str, Any]] = []
     estimator: bytes = b""
     pace: dict[str, Any] = {}
+    usage: list[UsageRecord] = []
 
 
 class SavedState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -16,6 +16,8 @@ class Count(StrEnum):
     COMPLETION_TOKENS = "completion_tokens"
     WASTED_TOKENS = "wasted_tokens"
     UNLEARNED = "unlearned"
+    USAGE = "usage"
+    COST_USD = "cost_usd"
     DEFAULT_COST = "default_cost"
     IGNORED_HEADERS = "ignored_headers"
     POLICY_ERRORS = "policy_errors"
@@ -33,6 +35,8 @@ LABELS: dict[Count, tuple[str, ...]] = {
     Count.COMPLETION_TOKENS: ("pool",),
     Count.WASTED_TOKENS: ("pool",),
     Count.UNLEARNED: ("pool", "why"),
+    Count.USAGE: ("pool", "source"),
+    Count.COST_USD: ("pool", "tenant", "model"),
     Count.DEFAULT_COST: ("pool", "why"),
     Count.IGNORED_HEADERS: (),
     Count.POLICY_ERRORS: (),
@@ -50,6 +54,8 @@ HELP: dict[Count, str] = {
     Count.COMPLETION_TOKENS: "Completion tokens that engines reported.",
     Count.WASTED_TOKENS: "Completion tokens that engines reported for answers whose client had left.",
     Count.UNLEARNED: "Finished requests that taught the estimator nothing, and why.",
+    Count.USAGE: "Complete answers whose tokens are known: reported by the engine, or inferred from bytes.",
+    Count.COST_USD: "Dollars that finished requests cost, where their policy states a price.",
     Count.DEFAULT_COST: "Requests booked at a default cost, and why.",
     Count.IGNORED_HEADERS: "Timeout headers of clients that were not usable and so ignored.",
     Count.POLICY_ERRORS: "Distinct policy texts that were refused; their requests run under the last good policy.",

@@ -22,6 +22,9 @@ good_values = {
     "tidegate-tenant-from": "header:x-team",
     "tidegate-class": "gold",
     "tidegate-class-gold": "weight=2",
+    "tidegate-ask-usage": "on",
+    "tidegate-price-engine-hour-usd": "2.5",
+    "tidegate-price-prompt-usd": "0.00015",
 }
 names = st.sampled_from([*KEYS, *good_values, "user-agent"]) | any_text | any_text.map(lambda text: f"tidegate-{text}")
 good_pairs = st.sampled_from(sorted(good_values.items()))

@@ -16,7 +16,9 @@ from tidegate.pools import OVERFLOW, POOLS_MAX, Change, Pool, PoolEvent, Pools
 from tidegate.state_file import PoolState, SavedState, pack, unpack
 from tidegate.turnstile import Turnstile
 from tidegate_estimator import CompletionRequest, WindowEstimator
+from tidegate_estimator.usage import AnswerKind
 
+KIND = AnswerKind("m", True, "openai_chat")
 SLOTS_8 = ("tidegate-slots-max", "8")
 SLOTS_9 = ("tidegate-slots-max", "9")
 SHADOW = ("tidegate-shadow", "on")
@@ -266,6 +268,8 @@ async def test_pools_come_back_after_a_restart(site: Site) -> None:
     ticket = pool.estimator.estimate(CompletionRequest(tenant="t", model="m", prompt_chars=400)).ticket
     for _ in range(30):
         assert pool.estimator.learn(ticket, 7, "stop")
+    for _ in range(8):
+        pool.usage.learn(KIND, 2000, 20)
     pool.turnstile.settle(Outcome(id="z", stream=True, completion_tokens=101, ttft_s=0.5, e2e_s=2.5))
     with pool.turnstile.entered(Work(id="a", prompt_tokens=100, completion_tokens_max=50)):
         state = saved_and_loaded(site)
@@ -279,6 +283,7 @@ async def test_pools_come_back_after_a_restart(site: Site) -> None:
     gauges = again.controller.snapshot(later.clock.now_s())
     assert (gauges.orphans, gauges.sequences) == (1, 1)
     assert again.estimator.dump() == pool.estimator.dump()
+    assert again.usage.infer(KIND, 3000) == pool.usage.infer(KIND, 3000)
     assert again.controller.dump_pace() == pool.controller.dump_pace() != {"tau_s": 0.05}
     assert later.stream(WRONG)[1].shadow
     assert later.changes() == [Change.STARTED]

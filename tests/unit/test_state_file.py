@@ -20,6 +20,7 @@ STATE = SavedState(
             books=[{"id": "a-1", "kv_tokens": 120, "age_s": 1.5}],
             estimator=bytes(range(256)),
             pace={"tau_s": 0.03},
+            usage=[("tiny", True, "openai_chat", [(2000, 10), (900, 3)])],
         ),
         PoolState(name="empty", policy=[]),
     ],

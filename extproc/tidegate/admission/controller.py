@@ -58,7 +58,7 @@ class Controller:
         assert work.id not in self._queue, f"{work.id} is already waiting"
         assert work.id not in self._ledger, f"{work.id} is already running"
         now_s = self._advance(now_s)
-        load = self._load(work, self._price(work), arriving=True)
+        load = self._load(work, self.price(work), arriving=True)
         decision = decide(work, load, self._limits, now_s=now_s)
         if isinstance(decision, Admit):
             self._book(work, decision, load.cost, now_s)
@@ -95,7 +95,7 @@ class Controller:
         due_s = self._due_s()
         if due_s is not None and now_s >= due_s:
             return None
-        load = self._load(work, self._price(work), arriving=True, now_s=now_s)
+        load = self._load(work, self.price(work), arriving=True, now_s=now_s)
         decision = decide(work, load, self._limits, now_s=now_s)
         return decision if isinstance(decision, Reject) else None
 
@@ -177,6 +177,10 @@ class Controller:
             draining=self._draining,
         )
 
+    def price(self, work: Work) -> Cost:
+        """What `work` would ask of an engine, at its limits and its pace of now; changes nothing."""
+        return price(work, self._limits, tau_s=self._pace.tau_s)
+
     def dump_books(self, now_s: float) -> list[dict[str, object]]:
         """What runs, as plain records for a state file: `id`, `sequences`, `kv_tokens`, `expires_in_s`."""
         return books.dump(self._ledger.items(), now_s)
@@ -194,9 +198,6 @@ class Controller:
         """Take over what an earlier process learned; ValueError where it is damaged, an empty record says nothing."""
         if record:
             self._pace.restore(record.get("tau_s"))
-
-    def _price(self, work: Work) -> Cost:
-        return price(work, self._limits, tau_s=self._pace.tau_s)
 
     def _load(self, work: Work, cost: Cost, *, arriving: bool, now_s: float | None = None) -> Load:
         queue = self._queue
@@ -265,7 +266,7 @@ class Controller:
 
     def _judge(self, waiting: Waiting, now_s: float) -> Verdict | None:
         """The verdict on a queued request, with all that follows from it but its leaving the queue."""
-        cost = self._price(waiting.work)
+        cost = self.price(waiting.work)
         verdict = reconsider(waiting, self._load(waiting.work, cost, arriving=False), self._limits, now_s=now_s)
         if verdict is None:
             return None

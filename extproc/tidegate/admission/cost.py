@@ -26,6 +26,7 @@ from tidegate.admission.work import Work
 STEP_BASE_S = 0.02
 STEP_S_PER_TOKEN = 5e-5
 _DECODE_BATCH = 32.0
+_LOG_MEAN_KNOWN = 20.0  # so long an expected answer that the cap, where the true length stands, is what counts
 _TOKENS_MAX = 1_000_000_000  # keeps nonsensical figures out of floating-point overflow
 
 
@@ -68,4 +69,16 @@ def price(work: Work, limits: Limits, *, tau_s: float) -> Cost:
             (prompt + completion / (2.0 * sequences)) * decode_s / kv_tokens,
             decode_s / slots,
         ),
+    )
+
+
+def finished(*, prompt_tokens: int, completion_tokens: int, sequences: int) -> Work:
+    """A request as work whose length is known: its price is what it really took up."""
+    return Work(
+        id="",
+        prompt_tokens=prompt_tokens,
+        completion_tokens_max=completion_tokens,
+        log_mean=_LOG_MEAN_KNOWN,
+        log_sigma=0.0,
+        sequences=sequences,
     )

@@ -4,6 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from tidegate.admission.dollars import Price
+
 
 class Ending(StrEnum):
     """How the exchange ended; a metric label and a log field."""
@@ -14,6 +16,22 @@ class Ending(StrEnum):
     ENGINE_REFUSED = "engine_refused"  # the engine said 429 or 503, or a 200 stream carried an error event
     ENGINE_FAILED = "engine_failed"  # any other 5xx, reset, connect failure or timeout on the way to the engine
     BAD_REQUEST = "bad_request"  # the engine said another 4xx
+
+
+class Charge(Struct, frozen=True, kw_only=True, gc=False):
+    """The price that a request was admitted at, and what was then known of its size.
+
+    Attributes:
+        price: in force when it was admitted.
+        predicted_nanousd: what it was expected to cost.
+        predicted_prompt_tokens: prompt tokens expected; they stand in where the engine does not say.
+        sequences: completions generated at once.
+    """
+
+    price: Price
+    predicted_nanousd: int = 0
+    predicted_prompt_tokens: int = 0
+    sequences: int = 1
 
 
 class Outcome(Struct, frozen=True, kw_only=True, gc=False):
@@ -37,6 +55,8 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
         ticket: the estimator's, sealed, as text; empty where there is none.
         predicted_tokens, reserved_tokens: completion tokens predicted (their mean), KV tokens booked.
         details: Envoy's RESPONSE_CODE_DETAILS.
+        api: name of the dialect that read the request; empty where none could.
+        charge: what settling its cost needs; None where nothing is charged.
     """
 
     id: str
@@ -63,3 +83,5 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     predicted_tokens: int = 0
     reserved_tokens: int = 0
     details: str = ""
+    api: str = ""
+    charge: Charge | None = None

@@ -8,10 +8,14 @@ from tidegate_estimator import CompletionRequest
 
 
 class InferenceRequest(Struct, frozen=True, kw_only=True, gc=False):
-    """The facts of one request body: what to estimate, and whether the answer is streamed."""
+    """The facts of one request body: what to estimate, and whether the answer is streamed.
+
+    `usage_unasked`: a stream whose usage has to be asked for in `stream_options`, which the body does not have.
+    """
 
     completion: CompletionRequest
     stream: bool
+    usage_unasked: bool = False
 
 
 class Dialect(Protocol):

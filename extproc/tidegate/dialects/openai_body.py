@@ -4,6 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
+from tidegate.dialects.base import InferenceRequest
 from tidegate.dialects.lax import (
     UNREADABLE,
     OptionalRaw,
@@ -16,7 +17,7 @@ from tidegate.dialects.lax import (
 )
 from tidegate.dialects.repair import repaired
 from tidegate.errors import MalformedBody
-from tidegate_estimator import Message
+from tidegate_estimator import CompletionRequest, Message
 
 TOKENS_MAX = 2**31 - 1
 SEQUENCES_MAX = 128  # n or best_of a prompt; an engine refuses more
@@ -39,6 +40,7 @@ class SharedFields(msgspec.Struct, kw_only=True):
     temperature: OptionalRaw = msgspec.UNSET
     stop: OptionalRaw = msgspec.UNSET
     stream: OptionalRaw = msgspec.UNSET
+    stream_options: OptionalRaw = msgspec.UNSET
     response_format: OptionalRaw = msgspec.UNSET
     structured_outputs: OptionalRaw = msgspec.UNSET  # vLLM; guided_* before it, json_schema and grammar in llama.cpp
     guided_json: OptionalRaw = msgspec.UNSET
@@ -73,6 +75,14 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         raise MalformedBody("JSON is nested too deep") from None
     except ValueError as error:
         raise MalformedBody(str(error)[:200]) from None
+
+
+def inference_request(fields: SharedFields, completion: CompletionRequest) -> InferenceRequest:
+    """The facts of a body, complete; whatever a caller says in `stream_options`, null included, is its own choice."""
+    stream = read_bool(fields.stream)
+    return InferenceRequest(
+        completion=completion, stream=stream, usage_unasked=stream and fields.stream_options is msgspec.UNSET
+    )
 
 
 def model_of(fields: SharedFields) -> str:

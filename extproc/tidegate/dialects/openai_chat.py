@@ -4,7 +4,7 @@ import msgspec
 
 from tidegate.dialects import openai_body
 from tidegate.dialects.base import InferenceRequest
-from tidegate.dialects.lax import OptionalRaw, count_items, read_bool, read_text, size_chars
+from tidegate.dialects.lax import OptionalRaw, count_items, read_text, size_chars
 from tidegate.dialects.media import audio_tokens, image_tokens
 from tidegate_estimator import CompletionRequest
 
@@ -64,7 +64,7 @@ class OpenAIChat:
             temperature=openai_body.temperature_of(fields),
             stop=openai_body.stop_strings(fields),
         )
-        return InferenceRequest(completion=completion, stream=read_bool(fields.stream))
+        return openai_body.inference_request(fields, completion)
 
     def error_body(self, *, status: int, code: str, message: str) -> bytes:
         """OpenAI's error object."""

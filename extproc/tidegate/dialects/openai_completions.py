@@ -7,7 +7,7 @@ import msgspec
 
 from tidegate.dialects import openai_body
 from tidegate.dialects.base import InferenceRequest
-from tidegate.dialects.lax import UNREADABLE, OptionalRaw, read_bool, size_chars
+from tidegate.dialects.lax import UNREADABLE, OptionalRaw, size_chars
 from tidegate.errors import MalformedBody
 from tidegate_estimator import CompletionRequest
 
@@ -60,7 +60,7 @@ class OpenAICompletions:
             temperature=openai_body.temperature_of(fields),
             stop=openai_body.stop_strings(fields),
         )
-        return InferenceRequest(completion=completion, stream=read_bool(fields.stream))
+        return openai_body.inference_request(fields, completion)
 
     def error_body(self, *, status: int, code: str, message: str) -> bytes:
         """OpenAI's error object."""

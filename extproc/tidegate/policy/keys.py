@@ -10,10 +10,12 @@ from tidegate.policy.key import SHOWN_CHARS_MAX, Key, Scope, shown
 from tidegate.policy.values import (
     POOL_NAME_LEN_MAX,
     TTFT_BUDGET_MS_MAX,
+    USD_MAX,
     WEIGHT_MAX,
     class_name,
     class_terms,
     header_source,
+    nanousd,
     one_of,
     pool_name,
     seconds_of,
@@ -51,6 +53,18 @@ def _ms(name: str, bounds: tuple[int, int], default: str, meaning: str) -> Key[f
         expected=expected,
         meaning=meaning,
         read=seconds_of(lowest, highest),
+    )
+
+
+def _usd(name: str, meaning: str) -> Key[int]:
+    return Key(
+        name=name,
+        scope=Scope.REQUEST,
+        unit="USD",
+        default="none",
+        expected=f"dollars from 0 to {USD_MAX}, with at most nine decimals",
+        meaning=meaning,
+        read=nanousd,
     )
 
 
@@ -191,6 +205,23 @@ CLASS_TERMS = Key(
     meaning="Terms of one class, at most 16 of them: TTFT budget, and turns its tenants take in a round of the queue.",
     read=class_terms,
 )
+ASK_USAGE = Key(
+    name="tidegate-ask-usage",
+    scope=Scope.REQUEST,
+    default="off",
+    expected="`on` or `off`",
+    meaning=(
+        "Ask for the usage of OpenAI streams whose caller does not say (`stream_options`): its tokens are then known, "
+        "and the client sees one more chunk, with `choices: []`."
+    ),
+    read=one_of({"on": True, "off": False}),
+)
+PRICE_ENGINE_HOUR_USD = _usd("tidegate-price-engine-hour-usd", "What the GPUs of one engine cost an hour.")
+PRICE_PROMPT_USD = _usd(
+    "tidegate-price-prompt-usd",
+    "Price of a thousand prompt tokens; with either price of tokens, `tidegate-price-engine-hour-usd` does not count.",
+)
+PRICE_COMPLETION_USD = _usd("tidegate-price-completion-usd", "Price of a thousand completion tokens.")
 
 _ALL: tuple[Key[Any], ...] = (
     POOL,
@@ -212,6 +243,10 @@ _ALL: tuple[Key[Any], ...] = (
     TENANT_FROM,
     CLASS,
     CLASS_TERMS,
+    ASK_USAGE,
+    PRICE_ENGINE_HOUR_USD,
+    PRICE_PROMPT_USD,
+    PRICE_COMPLETION_USD,
 )
 KEYS: dict[str, Key[Any]] = {key.name: key for key in _ALL}
 """Every key by its name, in the order of the documentation."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
+from tidegate.admission.dollars import Price
 from tidegate.admission.limits import Limits, Mode
 from tidegate.errors import PolicyError
 from tidegate.policy import keys
@@ -75,6 +76,11 @@ def _read(stated: dict[str, str], key: Key[T], default: T) -> T:
     return default if text is None else key.value(text)
 
 
+def _read_stated(stated: dict[str, str], key: Key[T]) -> T | None:
+    text = stated.get(key.name)
+    return None if text is None else key.value(text)
+
+
 def _pool(stated: dict[str, str], name: str) -> PoolPolicy:
     usual = Limits()
     limits = Limits(
@@ -112,8 +118,19 @@ def _request(stated: dict[str, str]) -> RequestPolicy:
         weight=usual.weight if terms.weight is None else terms.weight,
         shadow=_read(stated, keys.SHADOW, False),
         tenant_class=tenant_class,
+        ask_usage=_read(stated, keys.ASK_USAGE, False),
+        price=_price(stated),
         text=_text(_of_scope(stated, Scope.REQUEST)),
     )
+
+
+def _price(stated: dict[str, str]) -> Price | None:
+    price = Price(
+        engine_hour_nanousd=_read_stated(stated, keys.PRICE_ENGINE_HOUR_USD),
+        prompt_nanousd=_read_stated(stated, keys.PRICE_PROMPT_USD),
+        completion_nanousd=_read_stated(stated, keys.PRICE_COMPLETION_USD),
+    )
+    return None if price == Price() else price
 
 
 def _class_in_force(stated: dict[str, str]) -> tuple[str, ClassTerms]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from tidegate.admission.dollars import Price
 from tidegate.admission.limits import Limits
 
 
@@ -55,6 +56,8 @@ class RequestPolicy:
         weight: turns of the tenant in a round of the queue.
         shadow: decide and report, admit all.
         tenant_class: name of the class in force, or empty.
+        ask_usage: ask for the usage of streams whose caller does not say.
+        price: what the request is charged, or None where nothing is.
         text: sorted `key=value` lines of the request-scoped keys alone; takes no part in comparisons.
     """
 
@@ -67,6 +70,8 @@ class RequestPolicy:
     weight: int = 1
     shadow: bool = False
     tenant_class: str = ""
+    ask_usage: bool = False
+    price: Price | None = None
     text: str = field(default="", compare=False)
 
 

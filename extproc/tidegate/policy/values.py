@@ -7,8 +7,11 @@ the key that owns the reader words the error.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from hashlib import blake2b
 from typing import TypeVar
+
+from tidegate.admission.dollars import NANO
 
 T = TypeVar("T")
 
@@ -18,11 +21,13 @@ POOL_NAMES_RESERVED = frozenset({"overflow"})
 WEIGHT_MAX = 100
 TTFT_BUDGET_MS_MAX = 600_000
 DIGITS_MAX = 12
+USD_MAX = 1_000_000
 
 _POOL_NAME = re.compile(r"[A-Za-z0-9._|/-]{1,128}", re.ASCII)
 _NOT_POOL_NAME = re.compile(r"[^A-Za-z0-9._|/-]", re.ASCII)
 _CLASS_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,128}", re.ASCII)
+_USD = re.compile(r"[0-9]{1,7}(\.[0-9]{1,9})?", re.ASCII)
 _DIGEST_BYTES = 8
 
 
@@ -49,6 +54,13 @@ def whole_of(lowest: int, highest: int) -> Callable[[str], int]:
 def seconds_of(lowest_ms: int, highest_ms: int) -> Callable[[str], float]:
     """A reader of whole milliseconds in a range; the result is in seconds."""
     return lambda text: whole(text, lowest_ms, highest_ms) / 1000.0
+
+
+def nanousd(text: str) -> int:
+    """Dollars in plain decimal digits, up to 1,000,000 and to the ninth decimal, as whole nano-dollars: no float."""
+    if _USD.fullmatch(text) is None or (amount := Decimal(text)) > USD_MAX:
+        raise ValueError(text)
+    return int(amount * NANO)
 
 
 def one_of(values: dict[str, T]) -> Callable[[str], T]:

@@ -12,7 +12,8 @@ from envoy.data.accesslog.v3.accesslog_pb2 import HTTPAccessLogEntry, ResponseFl
 from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage, StreamAccessLogsResponse
 from google.protobuf.struct_pb2 import Struct
 
-from tidegate.admission.outcome import Ending, Outcome
+from tidegate.admission.dollars import NANOUSD_MAX, Price
+from tidegate.admission.outcome import Charge, Ending, Outcome
 from tidegate.tally import Count, Tally
 from tidegate.wire.codec import NAMESPACE
 from tidegate.wire.fields import Fields
@@ -104,6 +105,8 @@ def outcome_of(entry: HTTPAccessLogEntry) -> Outcome | None:
         predicted_tokens=int(ours.number("predicted_tokens") or 0),
         reserved_tokens=int(ours.number("reserved_tokens") or 0),
         details=response.response_code_details,
+        api=ours.text("api"),
+        charge=_charge(ours) if "predicted_cost_nanousd" in ours else None,
     )
 
 
@@ -148,8 +151,28 @@ def _cut_short(flags: ResponseFlags | None) -> bool:
 
 def _tokens(usage: Fields, name: str) -> int | None:
     """A count of tokens that can be believed, or None."""
-    value = usage.number(name)
-    return int(value) if value is not None and 0 <= value <= TOKENS_MAX else None
+    return _whole(usage, name, TOKENS_MAX)
+
+
+def _whole(fields: Fields, name: str, highest: int) -> int | None:
+    """A number from 0 to `highest`, cut to a whole one, or None."""
+    value = fields.number(name)
+    return int(value) if value is not None and 0 <= value <= highest else None
+
+
+def _charge(ours: Fields) -> Charge:
+    """The prices that came with the verdict, each a whole number in its bounds or not there."""
+    price = Price(
+        engine_hour_nanousd=_whole(ours, "price_engine_hour_nanousd", NANOUSD_MAX),
+        prompt_nanousd=_whole(ours, "price_prompt_nanousd", NANOUSD_MAX),
+        completion_nanousd=_whole(ours, "price_completion_nanousd", NANOUSD_MAX),
+    )
+    return Charge(
+        price=price,
+        predicted_nanousd=_whole(ours, "predicted_cost_nanousd", NANOUSD_MAX) or 0,
+        predicted_prompt_tokens=_whole(ours, "predicted_prompt_tokens", TOKENS_MAX) or 0,
+        sequences=_whole(ours, "sequences", TOKENS_MAX) or 1,
+    )
 
 
 def _tag_s(tags: Mapping[str, str], name: str) -> float | None:

@@ -9,6 +9,8 @@ from random import Random
 from msgspec import Struct
 
 from tidegate.admission.decision import Admit, Reason, Reject, Rule
+from tidegate.admission.dollars import Price
+from tidegate.dialects import with_usage_asked
 from tidegate.intake import Opening, Weighed
 from tidegate.seal import Seal
 from tidegate.wire.events import BodyMode, Continue, Phase, Refuse, Scalar
@@ -78,6 +80,8 @@ class Answers:
     def booked(self, opening: Opening, weighed: Weighed, ruling: Ruling) -> Continue:
         """Answer to the headers of a request whose body need not be read; its stream is to stay open all the same."""
         metadata = self._identity(opening) | _of_ruling(weighed, ruling)
+        if opening.policy.price is not None:
+            metadata |= _predicted_cost(opening, weighed, opening.policy.price)
         return Continue(Phase.REQUEST_HEADERS, metadata, BodyMode.SKIP_BODY)
 
     def admitted(self, opening: Opening, weighed: Weighed, ruling: Ruling) -> Continue:
@@ -89,9 +93,14 @@ class Answers:
             metadata["log_mean"] = round(estimate.log_mean, 4)
             metadata["log_sigma"] = round(estimate.log_sigma, 4)
             metadata["ticket"] = self._seal.close(estimate.ticket, opening.id)
+            if opening.dialect is not None:
+                metadata["api"] = opening.dialect.name
         if weighed.model_label != weighed.model:
             metadata["model_name"] = weighed.model
-        return Continue(Phase.REQUEST_BODY, metadata)
+        if opening.policy.price is not None:
+            metadata |= _predicted_cost(opening, weighed, opening.policy.price)
+        body = with_usage_asked(weighed.asks_usage) if weighed.asks_usage else None
+        return Continue(Phase.REQUEST_BODY, metadata, body=body)
 
     def refused(self, opening: Opening, weighed: Weighed | None, verdict: Reject) -> Refuse:
         """The answer that the client gets from us; it carries the whole metadata, also when it answers the headers."""
@@ -154,3 +163,19 @@ def _of_ruling(weighed: Weighed, ruling: Ruling) -> dict[str, Scalar]:
         "stream": weighed.work.stream,
         "reserved_tokens": ruling.kv_tokens,
     }
+
+
+def _predicted_cost(opening: Opening, weighed: Weighed, price: Price) -> dict[str, Scalar]:
+    """What it should cost, and the prices: whoever settles the request later, on any replica, charges by the same."""
+    work, estimate = weighed.work, weighed.estimate
+    fields: dict[str, Scalar] = {"predicted_prompt_tokens": work.prompt_tokens}
+    if price.by_tokens:
+        completion_tokens = work.completion_tokens if estimate is None else estimate.mean
+        fields["predicted_cost_nanousd"] = price.of_tokens(work.prompt_tokens, completion_tokens)
+        fields["price_prompt_nanousd"] = price.prompt_nanousd or 0
+        fields["price_completion_nanousd"] = price.completion_nanousd or 0
+    else:
+        fields["predicted_cost_nanousd"] = price.of_time(opening.pool.controller.price(work).bottleneck_s)
+        fields["price_engine_hour_nanousd"] = price.engine_hour_nanousd or 0
+        fields["sequences"] = work.sequences
+    return fields

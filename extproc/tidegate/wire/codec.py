@@ -8,7 +8,11 @@ from typing import assert_never
 
 from envoy.config.core.v3.base_pb2 import HeaderValueOption
 from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
-from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest, ProcessingResponse
+from envoy.service.ext_proc.v3.external_processor_pb2 import (
+    HeaderMutation,
+    ProcessingRequest,
+    ProcessingResponse,
+)
 from google.protobuf.message import DecodeError
 
 from tidegate.wire.events import (
@@ -65,7 +69,7 @@ def _headers_event(message: ProcessingRequest) -> RequestHeaders:
 def encode(reply: Reply) -> bytes:
     """Bytes of one answer to Envoy."""
     match reply:
-        case Continue(phase=phase, metadata=None, body_mode=BodyMode.AS_CONFIGURED):
+        case Continue(phase=phase, metadata=None, body_mode=BodyMode.AS_CONFIGURED, body=None):
             return _PLAIN_CONTINUE[phase]
         case Continue():
             response = _continue(reply.phase)
@@ -73,6 +77,8 @@ def encode(reply: Reply) -> bytes:
                 _set_metadata(response, reply.metadata)
             if reply.body_mode is not BodyMode.AS_CONFIGURED:
                 response.mode_override.CopyFrom(_MODE_OVERRIDES[reply.body_mode])
+            if reply.body is not None:
+                _replace_body(response, reply.body)
         case AnnounceHold(timeout_s=timeout_s):
             response = ProcessingResponse()
             response.override_message_timeout.FromNanoseconds(int(timeout_s * 1000) * 1_000_000)
@@ -90,6 +96,13 @@ def _continue(phase: Phase) -> ProcessingResponse:
     return response
 
 
+def _replace_body(response: ProcessingResponse, body: bytes) -> None:
+    common = response.request_body.response
+    common.body_mutation.body = body
+    # Envoy fails a request whose content-length does not match the new body, and does not correct it by itself.
+    _set_header(common.header_mutation, "content-length", str(len(body)))
+
+
 def _refusal(reply: Refuse) -> ProcessingResponse:
     response = ProcessingResponse()
     immediate = response.immediate_response
@@ -98,12 +111,16 @@ def _refusal(reply: Refuse) -> ProcessingResponse:
     immediate.body = reply.body
     immediate.details = reply.details
     for name, value in reply.headers.items():
-        option = immediate.headers.set_headers.add()
-        option.header.key = name
-        option.header.raw_value = value.encode()
-        option.append_action = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+        _set_header(immediate.headers, name, value)
     _set_metadata(response, reply.metadata)
     return response
+
+
+def _set_header(mutation: HeaderMutation, name: str, value: str) -> None:
+    option = mutation.set_headers.add()
+    option.header.key = name
+    option.header.raw_value = value.encode()
+    option.append_action = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 
 
 def _set_metadata(response: ProcessingResponse, metadata: Mapping[str, Scalar]) -> None:

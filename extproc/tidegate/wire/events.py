@@ -61,11 +61,15 @@ class BodyMode(Enum):
 
 
 class Continue(Struct, frozen=True, gc=False):
-    """Let the message pass, and put `metadata` into Envoy's dynamic metadata."""
+    """Let the message pass, and put `metadata` into Envoy's dynamic metadata.
+
+    `body` replaces the one that is answered; None lets it pass as it came.
+    """
 
     phase: Phase
     metadata: Mapping[str, Scalar] | None = None
     body_mode: BodyMode = BodyMode.AS_CONFIGURED
+    body: bytes | None = None
 
 
 class AnnounceHold(Struct, frozen=True, gc=False):

@@ -5,7 +5,8 @@ from envoy.data.accesslog.v3.accesslog_pb2 import HTTPAccessLogEntry
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.admission.outcome import Ending, Outcome
+from tidegate.admission.dollars import Price
+from tidegate.admission.outcome import Charge, Ending, Outcome
 from tidegate.wire.access_log import outcome_of
 
 
@@ -45,6 +46,26 @@ def test_a_streamed_answer_gives_tokens_times_and_the_ticket() -> None:
     assert (outcome.ticket, outcome.hold_s, outcome.reserved_tokens) == ("sealed", 0.25, 300)
     assert (outcome.engine, outcome.retry_after_s) == ("10.0.0.7:8000", 7.0)
     assert outcome.ending is Ending.COMPLETE
+
+
+def test_a_price_travels_in_the_entry() -> None:
+    """The prices in force at admission come back as whole numbers; what is out of range is as good as not there."""
+    made = entry(
+        ours={
+            "api": "openai_chat",
+            "predicted_cost_nanousd": 5_000_000,
+            "predicted_prompt_tokens": 12,
+            "price_prompt_nanousd": 150_000,
+            "price_completion_nanousd": -1,
+            "sequences": 1e300,
+        }
+    )
+    outcome = read(made)
+    assert outcome.api == "openai_chat"
+    assert outcome.charge == Charge(
+        price=Price(prompt_nanousd=150_000), predicted_nanousd=5_000_000, predicted_prompt_tokens=12
+    )
+    assert read(entry()).charge is None
 
 
 def test_a_whole_answer_has_no_time_to_first_token() -> None:

@@ -20,7 +20,7 @@ async def decided(service: Service) -> dict[str, object]:
 def outcome(metadata: dict[str, object], **facts: object) -> Outcome:
     """How that request ended, as its access-log entry tells it."""
     defaults = {"completion_tokens": 10, "prompt_tokens": 8, "stream": True, "status": 200}
-    known = {name: metadata[name] for name in ("id", "pool", "tenant", "model", "decision", "ticket")}
+    known = {name: metadata[name] for name in ("id", "pool", "tenant", "model", "decision", "ticket", "api")}
     return Outcome(**(known | defaults | facts))  # type: ignore[arg-type]
 
 
