@@ -1,5 +1,6 @@
 """The seam: what every estimator can do."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from tidegate_estimator.cost import CostEstimate
@@ -21,8 +22,8 @@ class Estimator(Protocol):
         Args:
             ticket: of the estimate.
             completion_tokens: tokens the engine generated, all sequences together.
-            finish_reason: `stop`, `length` (cut by a cap), `abort` (client or engine cut it); an empty string is
-            unknown. prompt_tokens: as the engine counted them, or None.
+            finish_reason: `stop`, `length` (cut by a cap), `abort` (client or engine cut it); empty is unknown.
+            prompt_tokens: as the engine counted them, or None.
         """
         ...
 
@@ -32,6 +33,10 @@ class Estimator(Protocol):
 
     def dump(self) -> bytes:
         """The learned state, for a state file."""
+        ...
+
+    def snapshot(self) -> Callable[[], bytes]:
+        """A copy of the learned state, taken quickly; the function turns it into what `dump` gives, in any thread."""
         ...
 
     def load(self, state: bytes) -> None:

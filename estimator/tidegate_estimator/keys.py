@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from tidegate_estimator.arrays import Floats
 
@@ -53,6 +54,11 @@ class Keys:
     def items(self) -> Iterator[tuple[int, Floats]]:
         """Keys and their rows, taught longest ago first."""
         return ((key, self._row(place)) for key, place in self._places.items())
+
+    def columns(self) -> tuple[npt.NDArray[np.uint64], Floats]:
+        """Copies of all keys and of their rows, taught longest ago first."""
+        keys = np.fromiter(self._places.keys(), np.uint64, len(self._places))
+        return keys, self._rows[np.fromiter(self._places.values(), np.int64, len(self._places))]
 
     def _row(self, place: int) -> Floats:
         row: Floats = self._rows[place]

@@ -46,7 +46,12 @@ _TYPES = {
 
 def pack(state: NgramState) -> bytes:
     """The state as bytes."""
-    arrays = {name: array.astype(_TYPES[name]) for name, array in _arrays_of(state).items()}
+    return encode(freeze(state))
+
+
+def encode(frozen: Arrays) -> bytes:
+    """What `freeze` gave as bytes; the longer part of the work, and good in any thread."""
+    arrays = {name: array.astype(_TYPES[name]) for name, array in frozen.items()}
     lengths = [[name, _TYPES[name], array.size] for name, array in arrays.items()]
     meta = json.dumps({"features": features.VERSION, "arrays": lengths}).encode()
     body = b"".join([struct.pack("<I", len(meta)), meta, *(array.tobytes() for array in arrays.values())])
@@ -93,7 +98,9 @@ def _read_arrays(data: bytes, at: int, lengths: list[int]) -> Arrays:
     return arrays
 
 
-def _arrays_of(state: NgramState) -> Arrays:
+def freeze(state: NgramState) -> Arrays:
+    """Copies of all that is worth keeping; a few milliseconds."""
+    keys, key_rows = state.keys.columns()
     mean, distribution = state.mean_head, state.distribution_head
     mean_rows = np.flatnonzero((mean.weights != 0.0) | (mean.squares != MEAN_SQUARES_START))
     rows = np.flatnonzero(distribution.weights.any(axis=1))
@@ -105,9 +112,9 @@ def _arrays_of(state: NgramState) -> Arrays:
         "distribution_rows": rows,
         "distribution_weights": distribution.weights[rows],
         "distribution_squares": distribution.squares[rows],
-        "keys": np.array([key for key, _ in state.keys.items()], np.uint64),
-        "key_rows": np.array([row for _, row in state.keys.items()], np.float32),
-        "residuals": state.residuals.bins,
+        "keys": keys,
+        "key_rows": key_rows,
+        "residuals": state.residuals.bins.copy(),
         "figures": np.array((mean.sum, mean.count, state.calibration.theta)),
         "models": np.array([model for model, _, _ in models], np.uint32),
         "model_factors": np.array([row[1:] for row in models], np.float64),

@@ -13,6 +13,7 @@ An answer cut short is a lower bound, never a length: S learns its own distribut
 (expectation-maximisation), M the mean of its residuals above it (Buckley and James 1979).
 """
 
+from collections.abc import Callable
 from math import expm1, log, log1p
 from zlib import crc32
 
@@ -112,7 +113,12 @@ class NgramEstimator:
 
     def dump(self) -> bytes:
         """The learned state: weights, hashes and lengths, no names; at most 14 MB."""
-        return model_file.pack(self._state)
+        return self.snapshot()()
+
+    def snapshot(self) -> Callable[[], bytes]:
+        """A copy of the learned state; the function makes it into what `dump` gives."""
+        frozen = model_file.freeze(self._state)
+        return lambda: model_file.encode(frozen)
 
     def load(self, state: bytes) -> None:
         """Take over a dumped state; ValueError where it is damaged, and then nothing has changed."""

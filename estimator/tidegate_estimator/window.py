@@ -13,6 +13,7 @@ engine's own limit, which will cut the next answer too: that one is the length.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from hashlib import blake2b
 from math import exp, log, sqrt
 from zlib import crc32
@@ -122,6 +123,11 @@ class WindowEstimator:
     def dump(self) -> bytes:
         """The learned state: hashes and lengths, no names; about 400 bytes a tenant and model."""
         return window_state.pack(self._all, self._by_key, self._prompts, self._imputed)
+
+    def snapshot(self) -> Callable[[], bytes]:
+        """The learned state of now; the function gives it as `dump` does."""
+        state = self.dump()
+        return lambda: state
 
     def load(self, state: bytes) -> None:
         """Take over a dumped state; ValueError where it is damaged, and then nothing has changed."""

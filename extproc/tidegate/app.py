@@ -8,21 +8,21 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryFile
 
 import uvloop
 
 from tidegate import __version__
 from tidegate.admission.controller import Controller
 from tidegate.clock import Clock, SystemClock
-from tidegate.errors import FlagError, PolicyError, StateFileError
+from tidegate.errors import FlagError, PolicyError
+from tidegate.estimators import Estimators
 from tidegate.intake import Intake
+from tidegate.keeper import Keeper
 from tidegate.policy import PoolPolicy
 from tidegate.pools import Change, Pool, PoolEvent, Pools
 from tidegate.receipt import ReceiptField
 from tidegate.seal import new_seal
 from tidegate.settlement import Settlement
-from tidegate.state_file import StateFile
 from tidegate.tally import Count, Tally
 from tidegate.telemetry import gauges, logs
 from tidegate.telemetry.metrics import ServiceCollector, registry_of
@@ -32,12 +32,12 @@ from tidegate.wire.access_log import AccessLogService
 from tidegate.wire.answers import Answers
 from tidegate.wire.ext_proc import ExtProcService
 from tidegate.wire.server import Address, GrpcServer
-from tidegate_estimator import WindowEstimator
 
 log = logging.getLogger(__name__)
 
 HOUSEKEEPING_S = 1.0
-SAVE_EVERY_S = 10.0
+SAVE_POOLS_ROUNDS = 10
+SAVE_MODELS_ROUNDS = 60
 FULL_COLLECTION_ROUNDS = 60
 LAST_ENTRIES_S = 0.25
 """After the last stream its access-log entry is still on the way: Envoy sends batches every 50 ms."""
@@ -68,10 +68,15 @@ class App:
         self.tally = Tally()
         self._lines = logs.LineWriter(lambda: self.tally.add(Count.LOG_LINES_DROPPED))
         logs.configure(self._lines, settings.log_level)
-        self._state = None if settings.state_dir is None else _state_file(settings.state_dir)
+        self.estimators = Estimators(settings.state_dir)
         self.pools = Pools(
-            self._build_pool, clock=self._clock, on_policy_error=self._on_policy_error, on_event=self._on_pool_event
+            self._build_pool,
+            estimator_of=self.estimators.of,
+            clock=self._clock,
+            on_policy_error=self._on_policy_error,
+            on_event=self._on_pool_event,
         )
+        self._keeper = Keeper(settings.state_dir, self.pools, self.estimators)
         intake = Intake(self.pools, self.tally, replica=self.replica)
         seal = new_seal(settings.key_file)
         write_receipt = self._write_receipt if settings.request_log else None
@@ -95,7 +100,7 @@ class App:
 
     async def run(self) -> None:
         """Start, serve, and on `stop` drain within the grace; FlagError where an address cannot be bound."""
-        self._restore()
+        self._keeper.restore(self._clock.now_s())
         await self.grpc.start()
         await self.ops.start()
         self._log_start()
@@ -120,17 +125,17 @@ class App:
         closing = asyncio.create_task(self.grpc.stop(self._settings.grace_s + 5.0))
         if await self.ext_proc.streams_ended(self._settings.grace_s):
             await asyncio.sleep(LAST_ENTRIES_S)
-            self._save()
+            self._keeper.save(self._clock.now_s())
         else:
             log.warning("the grace is over: %d exchanges run on without us", self.ext_proc.streams)
-            self._save()  # while their bookings are there: the next process keeps them until the log tells their end
+            # while their bookings are there: the next process keeps them until the log tells their end
+            self._keeper.save(self._clock.now_s())
             self.ext_proc.let_go()
             await self.ext_proc.streams_ended(1.0)
         await self.grpc.stop(0.0)
         await closing
 
     async def _chores(self) -> None:
-        next_save_s = self._clock.now_s() + SAVE_EVERY_S
         rounds = 0
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
@@ -141,9 +146,10 @@ class App:
                 self.pools.housekeep(now_s)
                 rounds += 1
                 gc.collect(2 if rounds % FULL_COLLECTION_ROUNDS == 0 else 1)
-                if now_s >= next_save_s:
-                    next_save_s = now_s + SAVE_EVERY_S
-                    await self._save_aside()
+                if rounds % SAVE_POOLS_ROUNDS == 0:
+                    await self._keeper.save_pools_aside(now_s)
+                if rounds % SAVE_MODELS_ROUNDS == 0:
+                    await self._keeper.save_models_aside()
             except Exception:
                 self.tally.add(Count.INTERNAL_ERRORS, "chores")
                 log.exception("a chore failed; the next round goes on")
@@ -155,38 +161,10 @@ class App:
             policy=policy,
             controller=controller,
             turnstile=Turnstile(controller, self._clock),
-            estimator=WindowEstimator(),
+            estimator=self.estimators.of(policy.estimator),
             started_s=now_s,
             last_seen_s=now_s,
         )
-
-    def _restore(self) -> None:
-        if self._state is None:
-            return
-        try:
-            saved = self._state.load()
-        except StateFileError as error:
-            log.warning("the saved state is left aside, the service starts afresh: %s", error)
-            return
-        if saved is not None:
-            self.pools.restore(saved, self._clock.now_s())
-            log.info("took over the state of %d pools", len(self.pools))
-
-    async def _save_aside(self) -> None:
-        if self._state is not None:
-            state = self.pools.dump(self._clock.now_s())
-            try:
-                await asyncio.to_thread(self._state.save, state)
-            except StateFileError as error:
-                log.error("the state was not saved: %s", error)
-
-    def _save(self) -> None:
-        if self._state is None:
-            return
-        try:
-            self._state.save(self.pools.dump(self._clock.now_s()))
-        except StateFileError as error:
-            log.error("the state was not saved: %s", error)
 
     def _write_receipt(self, fields: dict[str, ReceiptField]) -> None:
         self._lines.write(fields, wall_s=self._clock.wall_s())
@@ -253,16 +231,6 @@ def serve(settings: Settings) -> int:
 
     uvloop.run(main())
     return 0
-
-
-def _state_file(directory: Path) -> StateFile:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=directory):
-            pass  # it can be written to: better known now than at the first save
-    except OSError as error:
-        raise FlagError(f"--state-dir: cannot use {str(directory)!r}: {error.strerror}") from error
-    return StateFile(directory)
 
 
 def _host_port(flag: str, text: str) -> tuple[str, int]:

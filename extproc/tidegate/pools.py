@@ -26,7 +26,6 @@ OVERFLOW = "overflow"
 TEXT_UNSEEN_S = 60.0
 IDLE_S = 900.0
 REPORTS_EVERY_S = 60.0
-ESTIMATORS_BYTES_MAX = 32 << 20
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -88,6 +87,7 @@ class Pools:
 
     Args:
         build: makes a pool from its policy, with all that works for it, at a time.
+        estimator_of: the estimator of a kind.
         clock: for the date in saved state only; all else is told the time.
         on_policy_error: told of each distinct bad text once, with the pool it was meant for.
         on_event: told of everything that happens to a pool, a conflict or an overflow once each time it begins.
@@ -102,11 +102,13 @@ class Pools:
         self,
         build: Callable[[PoolPolicy, float], Pool],
         *,
+        estimator_of: Callable[[str], Estimator],
         clock: Clock,
         on_policy_error: Callable[[PolicyError, str], None],
         on_event: Callable[[PoolEvent], None] = _ignore,
     ) -> None:
         self._build = build
+        self._estimator_of = estimator_of
         self._clock = clock
         self._on_event = on_event
         self._entries: dict[str, _Entry] = {}
@@ -169,18 +171,9 @@ class Pools:
         return dropped
 
     def dump(self, now_s: float) -> SavedState:
-        """What is worth keeping over a restart. The overflow pool is not: it belongs to nobody.
-
-        What estimators learned is kept for the pools in use, up to 32 MiB in all: the file has a bound.
-        """
-        entries = [entry for entry in self._entries.values() if entry.pool.name != OVERFLOW]
-        bytes_left = ESTIMATORS_BYTES_MAX
-        pools = []
-        for entry in sorted(entries, key=lambda entry: entry.pool.last_seen_s, reverse=True):
-            learned = entry.pool.estimator.dump()
-            bytes_left -= len(learned)
-            pools.append(_saved(entry, learned if bytes_left >= 0 else b"", now_s))
-        return SavedState(saved_at_s=self._clock.wall_s(), pools=pools)
+        """What is worth keeping over a restart. The overflow pool is not: it belongs to nobody."""
+        kept = [entry for entry in self._entries.values() if entry.pool.name != OVERFLOW]
+        return SavedState(saved_at_s=self._clock.wall_s(), pools=[_saved(entry, now_s) for entry in kept])
 
     def restore(self, state: SavedState, now_s: float) -> None:
         """Bring saved pools back, before the first request; what cannot be taken over is reported and starts afresh.
@@ -221,6 +214,7 @@ class Pools:
             entry.text_seen_s = now_s
         elif now_s - entry.text_seen_s >= TEXT_UNSEEN_S:
             pool.policy = other
+            pool.estimator = self._estimator_of(other.estimator)
             entry.text_seen_s, entry.rival_seen_s = now_s, -inf
             pool.controller.reconfigure(other.limits, other.engine_count, now_s)
             pool.turnstile.tick()
@@ -240,8 +234,6 @@ class Pools:
         pool.controller.restore_books(saved.books, now_s)
         pool.controller.restore_pace(saved.pace)
         pool.usage.restore(saved.usage)
-        if saved.estimator:
-            pool.estimator.load(saved.estimator)
 
 
 def _is_empty(pool: Pool, now_s: float) -> bool:
@@ -250,13 +242,12 @@ def _is_empty(pool: Pool, now_s: float) -> bool:
     return gauges.in_flight == gauges.orphans == gauges.queue_len == 0
 
 
-def _saved(entry: _Entry, learned: bytes, now_s: float) -> PoolState:
+def _saved(entry: _Entry, now_s: float) -> PoolState:
     pool = entry.pool
     return PoolState(
         name=pool.name,
         policy=[*pairs_of(pool.policy.text), *pairs_of(entry.request.text)],
         books=pool.controller.dump_books(now_s),
         pace=dict(pool.controller.dump_pace()),
-        estimator=learned,
         usage=pool.usage.dump(),
     )

@@ -83,9 +83,31 @@ class Settlement:
         self._tally.add(Count.USAGE, outcome.pool, "reported")
         if whole:
             pool.usage.learn(kind, outcome.response_bytes, tokens)
+        if complete:
+            self._score(outcome, tokens)
         if not pool.estimator.learn(ticket, tokens, "" if complete else "abort", outcome.prompt_tokens):
             self._tally.add(Count.UNLEARNED, outcome.pool, "not_taken")
         return None
+
+    def _score(self, outcome: Outcome, tokens: int) -> None:
+        """Keep the estimator honest in public: coverage of p90, bias of the mean, pinball loss, by tenant and model.
+
+        All as sums, so that any window of time can be looked at; an answer that its caller's cap kept below p90 counts
+        as within.
+        """
+        p90 = outcome.predicted_p90_tokens
+        if p90 <= 0:
+            return
+        labels = self._intake.tenants.label(outcome.tenant), self._intake.models.label(outcome.model)
+        add = self._tally.add
+        add(Count.SCORED_ANSWERS, *labels)
+        add(Count.SCORED_PREDICTED_TOKENS, *labels, by=outcome.predicted_tokens)
+        add(Count.SCORED_COMPLETION_TOKENS, *labels, by=tokens)
+        if tokens <= p90:
+            add(Count.SCORED_WITHIN_P90, *labels)
+            add(Count.SCORED_P90_PINBALL_TOKENS, *labels, by=0.1 * (p90 - tokens))
+        else:
+            add(Count.SCORED_P90_PINBALL_TOKENS, *labels, by=0.9 * (tokens - p90))
 
     def _learn_inferred(self, pool: Pool, outcome: Outcome, ticket: bytes, inferred: int | None) -> None:
         """Teach the estimator every second inferred length: it is worth less than one that the engine counted."""

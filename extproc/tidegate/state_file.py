@@ -1,18 +1,16 @@
-"""What is kept over a restart: for each pool its policy, its books and what was learned.
+"""What is kept over a restart: for each pool its policy, its books and what was learned of its engines.
 
-The file is one line, `tidegate-state VERSION SHA-256 BYTES`, and that many bytes of JSON. It is written beside the old
-one, flushed to disk and then renamed over it, so that a crash leaves the old state or the new one, never half of one.
+The file is one line, `tidegate-state VERSION SHA-256 BYTES`, and that many bytes of JSON.
 """
 
-import contextlib
 import hashlib
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from tidegate.durable_file import read_file, replace_file
 from tidegate.errors import StateFileError
 from tidegate_estimator.usage import UsageRecord
 
@@ -33,7 +31,6 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         name: of the pool.
         policy: the pairs in force, pool-scoped and request-scoped.
         books: the admission controller's, one entry a request in flight.
-        estimator: its dump; base64 in the file.
         pace: what was learned of the engines' pace.
         usage: what was learned of bytes and tokens, one record a kind of answers.
     """
@@ -41,7 +38,6 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     name: str
     policy: list[tuple[str, str]]
     books: list[dict[str, Any]] = []
-    estimator: bytes = b""
     pace: dict[str, Any] = {}
     usage: list[UsageRecord] = []
 
@@ -58,7 +54,6 @@ class StateFile:
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
-        self._beside = directory / f"{FILE_NAME}.new"
 
     def save(self, state: SavedState) -> int:
         """Replace the file; returns its bytes.
@@ -68,10 +63,8 @@ class StateFile:
         """
         content = pack(state)
         try:
-            self._write(content)
+            replace_file(self.path, content)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                self._beside.unlink()
             raise StateFileError(f"{self.path}: cannot be written: {error.strerror or error}") from error
         return len(content)
 
@@ -82,30 +75,15 @@ class StateFile:
             StateFileError: the file is damaged, too large, of another version, or cannot be read.
         """
         try:
-            with self.path.open("rb") as file:
-                content = file.read(STATE_BYTES_MAX + _HEAD_BYTES_MAX + 1)
-        except FileNotFoundError:
-            return None
+            content = read_file(self.path, STATE_BYTES_MAX + _HEAD_BYTES_MAX)
         except OSError as error:
             raise StateFileError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+        if content is None:
+            return None
         try:
             return unpack(content)
         except StateFileError as error:
             raise StateFileError(f"{self.path}: {error}") from error
-
-    def _write(self, content: bytes) -> None:
-        # one fixed name beside the file: a crash loop leaves one stray file, not many
-        self._beside.unlink(missing_ok=True)
-        with open(os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(self._beside, self.path)
-        directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)  # the rename itself must survive a power cut
-        finally:
-            os.close(directory)
 
 
 def pack(state: SavedState) -> bytes:

@@ -21,6 +21,11 @@ class Count(StrEnum):
     DEFAULT_COST = "default_cost"
     IGNORED_HEADERS = "ignored_headers"
     POLICY_ERRORS = "policy_errors"
+    SCORED_ANSWERS = "scored_answers"
+    SCORED_WITHIN_P90 = "scored_within_p90"
+    SCORED_PREDICTED_TOKENS = "scored_predicted_tokens"
+    SCORED_COMPLETION_TOKENS = "scored_completion_tokens"
+    SCORED_P90_PINBALL_TOKENS = "scored_p90_pinball_tokens"
     STRAY_OUTCOMES = "stray_outcomes"
     REPEATED_OUTCOMES = "repeated_outcomes"
     STREAMS = "streams"
@@ -40,6 +45,11 @@ LABELS: dict[Count, tuple[str, ...]] = {
     Count.DEFAULT_COST: ("pool", "why"),
     Count.IGNORED_HEADERS: (),
     Count.POLICY_ERRORS: (),
+    Count.SCORED_ANSWERS: ("tenant", "model"),
+    Count.SCORED_WITHIN_P90: ("tenant", "model"),
+    Count.SCORED_PREDICTED_TOKENS: ("tenant", "model"),
+    Count.SCORED_COMPLETION_TOKENS: ("tenant", "model"),
+    Count.SCORED_P90_PINBALL_TOKENS: ("tenant", "model"),
     Count.STRAY_OUTCOMES: (),
     Count.REPEATED_OUTCOMES: (),
     Count.STREAMS: ("end",),
@@ -59,6 +69,11 @@ HELP: dict[Count, str] = {
     Count.DEFAULT_COST: "Requests booked at a default cost, and why.",
     Count.IGNORED_HEADERS: "Timeout headers of clients that were not usable and so ignored.",
     Count.POLICY_ERRORS: "Distinct policy texts that were refused; their requests run under the last good policy.",
+    Count.SCORED_ANSWERS: "Answers whose predicted length was compared with the reported one; the unit of the others.",
+    Count.SCORED_WITHIN_P90: "Scored answers no longer than their predicted p90; nine of ten should be.",
+    Count.SCORED_PREDICTED_TOKENS: "Completion tokens predicted (the mean) for the scored answers.",
+    Count.SCORED_COMPLETION_TOKENS: "Completion tokens of the scored answers, as reported.",
+    Count.SCORED_P90_PINBALL_TOKENS: "Pinball loss at p90 of the scored answers, summed.",
     Count.STRAY_OUTCOMES: "Access-log entries that carried no usable id.",
     Count.REPEATED_OUTCOMES: "Access-log entries for an id that was already settled.",
     Count.STREAMS: "ext_proc streams that ended, and how.",

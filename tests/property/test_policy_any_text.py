@@ -3,13 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.admission.controller import Controller
+from tests.building import builder
 from tidegate.clock import ManualClock
 from tidegate.errors import PolicyError
-from tidegate.policy import KEYS, POOL_NAMES_RESERVED, Policy, PolicyReader, PoolPolicy, pairs_of, parse_policy
-from tidegate.pools import Pool, Pools
-from tidegate.turnstile import Turnstile
-from tidegate_estimator import WindowEstimator
+from tidegate.estimators import Estimators
+from tidegate.policy import KEYS, POOL_NAMES_RESERVED, Policy, PolicyReader, pairs_of, parse_policy
+from tidegate.pools import Pools
 
 any_text = st.text(st.characters(), max_size=1200) | st.text("0123456789.:,;=|-abcdnsmetrics/", max_size=60)
 good_values = {
@@ -53,31 +52,23 @@ def test_reading_never_raises(metadata: list[tuple[str, str | bytes]], cluster: 
     assert first.tenant_value is None or 0 < len(first.tenant_value) <= 1024
 
 
+ESTIMATORS = Estimators(None)  # nothing is learned here, and making one costs 20 ms
+
+
 @given(streams=st.lists(st.tuples(metadata, any_text), max_size=8))
 def test_finding_a_pool_never_raises(streams: list[tuple[list[tuple[str, str | bytes]], str]]) -> None:
     """Any streams, one after the other, each get a pool, a policy and at most a tenant."""
     clock = ManualClock()
 
-    def build(policy: PoolPolicy, now_s: float) -> Pool:
-        controller = Controller(policy.limits, engines=policy.engine_count, now_s=now_s)
-        return Pool(
-            name=policy.name,
-            policy=policy,
-            controller=controller,
-            turnstile=Turnstile(controller, clock),
-            estimator=WindowEstimator(),
-            started_s=now_s,
-            last_seen_s=now_s,
-        )
-
-    pools = Pools(build, clock=clock, on_policy_error=lambda error, pool: None)
+    build = builder(clock, ESTIMATORS)
+    pools = Pools(build, estimator_of=ESTIMATORS.of, clock=clock, on_policy_error=lambda error, pool: None)
     for pairs, cluster in streams:
         pool, request, tenant = pools.find(pairs, cluster, clock.now_s())
         assert pools.get(pool.name) is pool
         assert request.weight >= 1
         assert tenant is None or tenant
         clock.advance(45.0)
-    again = Pools(build, clock=clock, on_policy_error=lambda error, pool: None)
+    again = Pools(build, estimator_of=ESTIMATORS.of, clock=clock, on_policy_error=lambda error, pool: None)
     again.restore(pools.dump(clock.now_s()), clock.now_s())
     assert {(pool.name, pool.policy) for pool in again} == {(pool.name, pool.policy) for pool in pools}
 

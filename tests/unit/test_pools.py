@@ -4,18 +4,17 @@ from collections.abc import Iterable
 
 import pytest
 
-from tidegate import pools as pools_module
-from tidegate.admission.controller import Controller
+from tests.building import builder
 from tidegate.admission.limits import Limits
 from tidegate.admission.outcome import Outcome
 from tidegate.admission.work import Work
 from tidegate.clock import ManualClock
 from tidegate.errors import PolicyError
+from tidegate.estimators import Estimators
 from tidegate.policy import REPORTS_MAX, PoolPolicy, RequestPolicy
 from tidegate.pools import OVERFLOW, POOLS_MAX, Change, Pool, PoolEvent, Pools
 from tidegate.state_file import PoolState, SavedState, pack, unpack
-from tidegate.turnstile import Turnstile
-from tidegate_estimator import CompletionRequest, WindowEstimator
+from tidegate_estimator import NgramEstimator, WindowEstimator
 from tidegate_estimator.usage import AnswerKind
 
 KIND = AnswerKind("m", True, "openai_chat")
@@ -32,18 +31,13 @@ class Site:
         self.clock = ManualClock()
         self.errors: list[tuple[str, str]] = []
         self.events: list[PoolEvent] = []
-        self.pools = Pools(self.build, clock=self.clock, on_policy_error=self.take_error, on_event=self.events.append)
-
-    def build(self, policy: PoolPolicy, now_s: float) -> Pool:
-        controller = Controller(policy.limits, engines=policy.engine_count, now_s=now_s, ramp=False)
-        return Pool(
-            name=policy.name,
-            policy=policy,
-            controller=controller,
-            turnstile=Turnstile(controller, self.clock),
-            estimator=WindowEstimator(),
-            started_s=now_s,
-            last_seen_s=now_s,
+        estimators = Estimators(None)
+        self.pools = Pools(
+            builder(self.clock, estimators),
+            estimator_of=estimators.of,
+            clock=self.clock,
+            on_policy_error=self.take_error,
+            on_event=self.events.append,
         )
 
     def take_error(self, error: PolicyError, pool: str) -> None:
@@ -265,9 +259,6 @@ def saved_and_loaded(site: Site) -> SavedState:
 async def test_pools_come_back_after_a_restart(site: Site) -> None:
     """Policy, last good request policy, books and what was learned are as before in a new process."""
     pool, _ = site.stream(SLOTS_8, SHADOW)
-    ticket = pool.estimator.estimate(CompletionRequest(tenant="t", model="m", prompt_chars=400)).ticket
-    for _ in range(30):
-        assert pool.estimator.learn(ticket, 7, "stop")
     for _ in range(8):
         pool.usage.learn(KIND, 2000, 20)
     pool.turnstile.settle(Outcome(id="z", stream=True, completion_tokens=101, ttft_s=0.5, e2e_s=2.5))
@@ -282,7 +273,6 @@ async def test_pools_come_back_after_a_restart(site: Site) -> None:
     assert again.policy == pool.policy
     gauges = again.controller.snapshot(later.clock.now_s())
     assert (gauges.orphans, gauges.sequences) == (1, 1)
-    assert again.estimator.dump() == pool.estimator.dump()
     assert again.usage.infer(KIND, 3000) == pool.usage.infer(KIND, 3000)
     assert again.controller.dump_pace() == pool.controller.dump_pace() != {"tau_s": 0.05}
     assert later.stream(WRONG)[1].shadow
@@ -305,7 +295,6 @@ def test_a_pool_that_cannot_be_restored_does_not_stop_the_others(site: Site) -> 
         saved_at_s=0.0,
         pools=[
             PoolState(name="bad-policy", policy=[("tidegate-gone", "1")]),
-            PoolState(name="bad-estimator", policy=[SLOTS_8], estimator=b"?"),
             PoolState(name="bad-pace", policy=[], pace={"tau_s": -1.0}),
             PoolState(name="bad-books", policy=[], books=[{}, {"id": 3}, {"id": "x", "sequences": -1}]),
             good,
@@ -313,9 +302,9 @@ def test_a_pool_that_cannot_be_restored_does_not_stop_the_others(site: Site) -> 
         ],
     )
     site.pools.restore(state, site.clock.now_s())
-    assert names(site.pools) == ["bad-estimator", "bad-pace", "bad-books", "good"]
+    assert names(site.pools) == ["bad-pace", "bad-books", "good"]
     failed = [event.pool for event in site.events if event.change is Change.NOT_RESTORED]
-    assert failed == ["bad-policy", "bad-estimator", "bad-pace", "good"]
+    assert failed == ["bad-policy", "bad-pace", "good"]
 
 
 def test_no_more_pools_come_back_than_there_may_be(site: Site) -> None:
@@ -330,12 +319,13 @@ def test_no_more_pools_come_back_than_there_may_be(site: Site) -> None:
     assert len(later.pools) == POOLS_MAX
 
 
-def test_what_was_learned_is_saved_for_the_pools_in_use(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the file would grow too large, the pools longest unseen are saved without what was learned."""
-    for cluster in ("old", "new"):
-        site.stream(cluster=cluster)
-        site.clock.advance(1.0)
-    one = len(WindowEstimator().dump())
-    monkeypatch.setattr(pools_module, "ESTIMATORS_BYTES_MAX", one)
-    kept = {pool.name: len(pool.estimator) for pool in site.pools.dump(site.clock.now_s()).pools}
-    assert kept == {"new": one, "old": 0}
+def test_a_new_text_may_bring_another_estimator(site: Site) -> None:
+    """The estimator is pool-scoped: it changes with the text, and pools of one kind share what was learned."""
+    window, ngram = ("tidegate-estimator", "window"), ("tidegate-estimator", "ngram")
+    pool, _ = site.stream(window)
+    other, _ = site.stream(window, cluster="other")
+    assert isinstance(pool.estimator, WindowEstimator)
+    assert pool.estimator is other.estimator
+    site.clock.advance(60.0)
+    site.stream(ngram)
+    assert isinstance(pool.estimator, NgramEstimator)

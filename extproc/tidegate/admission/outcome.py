@@ -53,7 +53,8 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
         retry_after_s: the engine's own Retry-After, or None.
         response_bytes: bytes of the answer's body.
         ticket: the estimator's, sealed, as text; empty where there is none.
-        predicted_tokens, reserved_tokens: completion tokens predicted (their mean), KV tokens booked.
+        predicted_tokens, predicted_p90_tokens: completion tokens predicted, their mean and p90; 0 where none were.
+        reserved_tokens: KV tokens booked.
         details: Envoy's RESPONSE_CODE_DETAILS.
         api: name of the dialect that read the request; empty where none could.
         charge: what settling its cost needs; None where nothing is charged.
@@ -81,6 +82,7 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     response_bytes: int = 0
     ticket: str = ""
     predicted_tokens: int = 0
+    predicted_p90_tokens: int = 0
     reserved_tokens: int = 0
     details: str = ""
     api: str = ""

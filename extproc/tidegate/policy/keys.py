@@ -24,6 +24,7 @@ from tidegate.policy.values import (
 
 PREFIX = "tidegate-"
 CLASS_PREFIX = "tidegate-class-"
+ESTIMATOR_KINDS = ("ngram", "window")
 ENGINE_KINDS = ("vllm", "sglang", "llamacpp", "triton", "trtllm", "ray-serve", "tgi", "kserve", "prometheus")
 _HOUR_MS = 3_600_000
 
@@ -135,10 +136,10 @@ MODE = Key(
 ESTIMATOR = Key(
     name="tidegate-estimator",
     scope=Scope.POOL,
-    default="window",
-    expected="`window`",
-    meaning="How the length of an answer is predicted.",
-    read=one_of({"window": "window"}),
+    default="ngram",
+    expected=f"one of {', '.join(ESTIMATOR_KINDS)}",
+    meaning="How an answer's length is predicted: from its prompt's words, or as a tenant's running quantiles.",
+    read=one_of({kind: kind for kind in ESTIMATOR_KINDS}),
 )
 SHADOW = Key(
     name="tidegate-shadow",

@@ -97,7 +97,7 @@ def _pool(stated: dict[str, str], name: str) -> PoolPolicy:
         limits=limits,
         engines=_read(stated, keys.ENGINES, ()),
         engine=_read(stated, keys.ENGINE, ""),
-        estimator=_read(stated, keys.ESTIMATOR, "window"),
+        estimator=_read(stated, keys.ESTIMATOR, "ngram"),
         text=_text(_of_scope(stated, Scope.POOL)),
     )
 

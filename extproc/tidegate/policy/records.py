@@ -33,7 +33,7 @@ class PoolPolicy:
     limits: Limits = field(default_factory=Limits)
     engines: tuple[EngineAddress, ...] = ()
     engine: str = ""
-    estimator: str = "window"
+    estimator: str = "ngram"
     text: str = field(default="", compare=False)
 
     @property

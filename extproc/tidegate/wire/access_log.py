@@ -103,6 +103,7 @@ def outcome_of(entry: HTTPAccessLogEntry) -> Outcome | None:
         response_bytes=response.response_body_bytes,
         ticket=ours.text("ticket"),
         predicted_tokens=int(ours.number("predicted_tokens") or 0),
+        predicted_p90_tokens=int(ours.number("predicted_p90_tokens") or 0),
         reserved_tokens=int(ours.number("reserved_tokens") or 0),
         details=response.response_code_details,
         api=ours.text("api"),

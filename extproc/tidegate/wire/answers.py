@@ -90,6 +90,7 @@ class Answers:
         estimate = weighed.estimate
         if estimate is not None:
             metadata["predicted_tokens"] = round(estimate.mean)
+            metadata["predicted_p90_tokens"] = round(estimate.p90)
             metadata["log_mean"] = round(estimate.log_mean, 4)
             metadata["log_sigma"] = round(estimate.log_sigma, 4)
             metadata["ticket"] = self._seal.close(estimate.ticket, opening.id)

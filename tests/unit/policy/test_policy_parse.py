@@ -62,6 +62,7 @@ def test_every_key_lands_in_its_place() -> None:
             EngineAddress(address="10.0.0.2:8000"),
         ),
         engine="vllm",
+        estimator="window",
     )
     assert policy.request == RequestPolicy(
         ttft_budget_s=1.5,
@@ -203,7 +204,7 @@ def test_numbers_are_plain_digits(text: str) -> None:
         ("tidegate-engine", "ollama"),
         ("tidegate-mode", "fast"),
         ("tidegate-mode", ""),
-        ("tidegate-estimator", "ngram"),
+        ("tidegate-estimator", "ngrams"),
         ("tidegate-shadow", "true"),
         ("tidegate-shadow", "On"),
         ("tidegate-tenant-from", "x-team"),

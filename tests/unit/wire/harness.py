@@ -4,20 +4,18 @@ import asyncio
 from collections.abc import Sequence
 from random import Random
 
-from tidegate.admission.controller import Controller
+from tests.building import builder
 from tidegate.clock import ManualClock
 from tidegate.errors import PolicyError
+from tidegate.estimators import Estimators
 from tidegate.intake import Intake
-from tidegate.policy import PoolPolicy
 from tidegate.pools import Pool, Pools
 from tidegate.seal import Seal
 from tidegate.settlement import Settlement
 from tidegate.tally import Tally
-from tidegate.turnstile import Turnstile
 from tidegate.wire.answers import Answers
 from tidegate.wire.events import Continue, Event, Refuse, Reply, RequestBody, RequestHeaders
 from tidegate.wire.ext_proc import ExtProcService
-from tidegate_estimator import WindowEstimator
 
 END_OF_FILE = object()
 CHAT = RequestHeaders({":method": "POST", ":path": "/v1/chat/completions"})
@@ -68,8 +66,15 @@ class Service:
         self.clock = ManualClock()
         self.tally = Tally()
         self.errors: list[PolicyError] = []
+        policy = {"estimator": "window"} | policy  # the quicker one to make
         self.metadata = [(f"tidegate-{key.replace('_', '-')}", value) for key, value in policy.items()]
-        self.pools = Pools(self._build, clock=self.clock, on_policy_error=lambda error, _: self.errors.append(error))
+        estimators = Estimators(None)
+        self.pools = Pools(
+            builder(self.clock, estimators),
+            estimator_of=estimators.of,
+            clock=self.clock,
+            on_policy_error=lambda error, _: self.errors.append(error),
+        )
         intake = Intake(self.pools, self.tally, replica="replica")
         self.seal = Seal(bytes(32), bytes(8))
         self.settlement = Settlement(self.pools, intake, self.tally, self.seal, None)
@@ -99,18 +104,6 @@ class Service:
 
     def queued(self) -> int:
         return self.pool.controller.snapshot(self.clock.now_s()).queue_len
-
-    def _build(self, policy: PoolPolicy, now_s: float) -> Pool:
-        controller = Controller(policy.limits, engines=policy.engine_count, now_s=now_s, ramp=False)
-        return Pool(
-            name=policy.name,
-            policy=policy,
-            controller=controller,
-            turnstile=Turnstile(controller, self.clock),
-            estimator=WindowEstimator(),
-            started_s=now_s,
-            last_seen_s=now_s,
-        )
 
 
 def decision(reply: Reply) -> str:

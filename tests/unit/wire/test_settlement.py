@@ -75,3 +75,22 @@ async def test_tokens_for_a_client_that_had_left_are_waste() -> None:
     service = Service()
     service.settlement.take([outcome(await decided(service), ending=Ending.CLIENT_CANCELLED)])
     assert service.tally.get(Count.WASTED_TOKENS, "default") == 10
+
+
+async def test_predictions_are_scored_in_public() -> None:
+    """Coverage, bias and pinball loss of each tenant and model follow from five sums."""
+    service = Service()
+    for tokens in (50, 80, 120):
+        facts = {"completion_tokens": tokens, "predicted_tokens": 60, "predicted_p90_tokens": 100}
+        service.settlement.take([outcome(await decided(service), model="m", tenant="t", **facts)])
+    cut = {"ending": Ending.CLIENT_CANCELLED, "predicted_tokens": 60, "predicted_p90_tokens": 100}
+    service.settlement.take([outcome(await decided(service), model="m", tenant="t", **cut)])
+
+    def score(count: Count) -> float:
+        return service.tally.get(count, "t", "m")
+
+    assert score(Count.SCORED_ANSWERS) == 3
+    assert score(Count.SCORED_WITHIN_P90) == 2
+    assert score(Count.SCORED_PREDICTED_TOKENS) == 180
+    assert score(Count.SCORED_COMPLETION_TOKENS) == 250
+    assert score(Count.SCORED_P90_PINBALL_TOKENS) == 0.1 * 50 + 0.1 * 20 + 0.9 * 20
