@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo up test lint format bench-overhead clean
+.PHONY: help setup demo up test lint format bench-overhead bench-estimator clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -44,6 +44,9 @@ format: setup ## Format the code
 
 bench-overhead: setup ## Latency and CPU that Tidegate adds to a request
 	@$(BIN)/python -m bench.overhead
+
+bench-estimator: setup ## Predicted against true answer lengths, ours and the baselines
+	@$(BIN)/python -m bench.estimator
 
 clean: ## Remove .venv and caches
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,4 +1,4 @@
-"""The three ways to the engine that are compared, all of the shipped envoy.yaml with one worker thread, all running at
+"""The ways to the engine that are compared, all of the shipped envoy.yaml with one worker thread, all running at
 once: those that are not measured idle.
 """
 
@@ -7,6 +7,7 @@ from asyncio import open_connection
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
@@ -29,7 +30,11 @@ class Way(StrEnum):
 
     ENVOY = "a  Envoy alone"
     FLOOR = "b  + bare ext_proc"
-    TIDEGATE = "c  + Tidegate"
+    WINDOW = "c  + Tidegate, window"
+    NGRAM = "d  + Tidegate, n-grams"
+
+
+ESTIMATORS = {Way.WINDOW: "window", Way.NGRAM: "ngram"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,29 +48,26 @@ class Gateway:
 
 
 class Gateways:
-    """Starts the engine and all three ways to it.
+    """Starts the engine and all ways to it.
 
     Attributes:
-        ops_port: where Tidegate shows its counters.
+        ops_ports: where each Tidegate shows its counters.
     """
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
-        self._engine_port, self.ops_port = free_ports(2)
+        self._engine_port, *ops_ports = free_ports(1 + len(ESTIMATORS))
+        self.ops_ports = dict(zip(ESTIMATORS, ops_ports, strict=True))
 
     async def start(self) -> list[Gateway]:
-        """All three, ready; ProcessError where one is not."""
+        """All of them, ready; ProcessError where one is not."""
         ready = http_ready(f"http://127.0.0.1:{self._engine_port}/")
         await self._start_own("engine", self._engine_port, ready)
-        return [
-            await self._gateway(Way.ENVOY),
-            await self._gateway(Way.FLOOR),
-            await self._gateway(Way.TIDEGATE),
-        ]
+        return [await self._gateway(way) for way in Way]
 
-    async def counters(self) -> dict[str, float]:
-        """Tidegate's decisions and outcomes so far, as `decisions admit` and `outcomes complete`."""
-        url = f"http://127.0.0.1:{self.ops_port}/metrics"
+    async def counters(self, way: Way) -> dict[str, float]:
+        """That Tidegate's decisions and outcomes so far, as `decisions admit` and `outcomes complete`."""
+        url = f"http://127.0.0.1:{self.ops_ports[way]}/metrics"
         async with aiohttp.ClientSession() as session, session.get(url) as response:
             page = await response.text()
         found: dict[str, float] = {}
@@ -86,7 +88,7 @@ class Gateways:
             admin_port=admin_port,
             ext_proc_port=service_port,
             engines=[f"127.0.0.1:{self._engine_port}"],
-            policy=POLICY,
+            policy=POLICY | ({"tidegate-estimator": ESTIMATORS[way]} if way in ESTIMATORS else {}),
             edit=switch_off if way is Way.ENVOY else None,
         )
         envoy = await start_envoy(self._processes, config, admin_port=admin_port, name=f"envoy-{way.name.lower()}")
@@ -98,8 +100,11 @@ class Gateways:
                 return None
             case Way.FLOOR:
                 return await self._start_own("floor", port, tcp_ready(port))
-            case Way.TIDEGATE:
-                return await start_tidegate(self._processes, port=port, ops_port=self.ops_port)
+            case Way.WINDOW | Way.NGRAM:
+                name = f"tidegate-{ESTIMATORS[way]}"
+                return await start_tidegate(self._processes, port=port, ops_port=self.ops_ports[way], name=name)
+            case _:
+                assert_never(way)
 
     async def _start_own(self, module: str, port: int, ready: Ready) -> Child:
         command = [sys.executable, "-m", f"bench.overhead.{module}", str(port)]

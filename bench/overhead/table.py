@@ -6,7 +6,7 @@ from statistics import median
 
 from rich.table import Table
 
-from bench.overhead.gateways import Way
+from bench.overhead.gateways import ESTIMATORS, Way
 from bench.overhead.measure import Rounds, Run
 
 
@@ -51,7 +51,7 @@ def table_of(rows: dict[Way, Row], connections: int) -> Table:
     for way, row in rows.items():
         table.add_row(way, *_figures(row, row.per_s))
     table.add_section()
-    for way in (Way.FLOOR, Way.TIDEGATE):
+    for way in (Way.FLOOR, *ESTIMATORS):
         row = rows[way]
         added = Row(
             per_s=row.per_s,
@@ -66,18 +66,23 @@ def table_of(rows: dict[Way, Row], connections: int) -> Table:
 
 
 def ratios_of(rows: dict[Way, Row], rounds: dict[Way, Rounds]) -> Iterable[str]:
-    """Tidegate against the floor, in words; the range is that of single rounds."""
-    floor, ours = rows[Way.FLOOR], rows[Way.TIDEGATE]
-    each = [
-        theirs.service_us and run.service_us / theirs.service_us
-        for run, theirs in zip(rounds[Way.TIDEGATE].busy, rounds[Way.FLOOR].busy, strict=True)
-    ]
-    yield (
-        f"CPU of the service: {ours.service_us / floor.service_us:.2f} times the floor's"
-        f" (rounds {min(each):.2f} to {max(each):.2f})"
-    )
-    yield f"throughput: {ours.per_s / floor.per_s:.2f} times the floor's"
-    yield f"one connection: {ours.single_p50_us - floor.single_p50_us:+.0f} us against the floor"
+    """Each Tidegate against the floor, in words; the range is that of single rounds."""
+    floor = rows[Way.FLOOR]
+    for way, estimator in ESTIMATORS.items():
+        ours = rows[way]
+        each = [
+            _cpu_us(run) / _cpu_us(theirs) for run, theirs in zip(rounds[way].busy, rounds[Way.FLOOR].busy, strict=True)
+        ]
+        yield (
+            f"{estimator}: CPU {median(each):.2f} times the floor's (rounds {min(each):.2f} to {max(each):.2f}), of the "
+            f"service alone {ours.service_us / floor.service_us:.2f}; throughput {ours.per_s / floor.per_s:.2f}; "
+            f"one connection {ours.single_p50_us - floor.single_p50_us:+.0f} us"
+        )
+
+
+def _cpu_us(run: Run) -> float:
+    """Envoy and service together."""
+    return run.envoy_us + run.service_us
 
 
 def _median(runs: Iterable[Run], figure: Callable[[Run], float]) -> float:

@@ -24,22 +24,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
     try:
-        arguments = build_parser(with_sim=words[:1] == ["sim"]).parse_args(words)
+        arguments = build_parser(loaded=words[0] if words else "").parse_args(words)
         return int(arguments.run(arguments))
     except OperatorError as error:
         print(f"tidegate: {error}", file=sys.stderr)
         return EXIT_OPERATOR_ERROR
 
 
-def build_parser(*, with_sim: bool) -> argparse.ArgumentParser:
-    """The parser of all commands; those of the simulation are only loaded where they are wanted."""
+def build_parser(*, loaded: str) -> argparse.ArgumentParser:
+    """The parser of all commands; only the group `loaded` (sim, estimator) has its own, which take time to load."""
     parser = _Parser(prog="tidegate", description="Admission control and queueing for LLM inference behind Envoy.")
     parser.add_argument("--version", action="version", version=f"tidegate {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands)
     sim = commands.add_parser("sim", help="simulated engine, demo and playground")
-    if with_sim:
+    if loaded == "sim":
         _add_sim(sim)
+    estimator = commands.add_parser("estimator", help="train, evaluate and inspect what predicts the length of answers")
+    if loaded == "estimator":
+        _add_estimator(estimator)
     return parser
 
 
@@ -108,6 +111,12 @@ def _add_sim(sim: argparse.ArgumentParser) -> None:
     except ImportError as error:
         raise OperatorError(f"`tidegate sim` needs {error.name}: pip install 'tidegate[sim]'") from error
     commands.add_to(sim.add_subparsers(required=True, metavar="COMMAND"))
+
+
+def _add_estimator(estimator: argparse.ArgumentParser) -> None:
+    from tidegate.estimator_command import commands  # noqa: PLC0415  keeps --help and --version quick
+
+    commands.add_to(estimator.add_subparsers(required=True, metavar="COMMAND"))
 
 
 def _serve(arguments: argparse.Namespace) -> int:

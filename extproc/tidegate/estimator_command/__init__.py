@@ -1,0 +1,1 @@
+"""`tidegate estimator ...`: train, evaluate and inspect what predicts the length of answers, away from any service."""

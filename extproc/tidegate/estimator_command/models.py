@@ -1,0 +1,61 @@
+"""Model files: what an estimator starts from, and where it is written."""
+
+from pathlib import Path
+
+from tidegate.durable_file import read_file, replace_file
+from tidegate.errors import FlagError
+from tidegate.estimators import MODEL_BYTES_MAX, NGRAM, new_estimator
+from tidegate_estimator import NgramEstimator
+
+
+def starting_estimator(path: Path | None, flag: str, *, cold: bool) -> NgramEstimator:
+    """The estimator in a file; without one, what the service starts from, or nothing at all where `cold`.
+
+    Raises:
+        FlagError: as `read_model`, or there are both a file and a cold start.
+    """
+    if path is not None:
+        if cold:
+            raise FlagError(f"--cold starts from nothing, {flag} from a file: give one of the two")
+        return read_model(path, flag)
+    if cold:
+        return NgramEstimator()
+    estimator = new_estimator(NGRAM)
+    assert isinstance(estimator, NgramEstimator)
+    return estimator
+
+
+def read_model(path: Path, flag: str) -> NgramEstimator:
+    """The estimator in a file.
+
+    Raises:
+        FlagError: the file cannot be read, is damaged, or was written by another version.
+    """
+    try:
+        state = read_file(path, MODEL_BYTES_MAX)
+    except OSError as error:
+        raise FlagError(f"{flag}: cannot read {str(path)!r}: {error.strerror or error}") from error
+    if state is None:
+        raise FlagError(f"{flag}: there is no file {str(path)!r}")
+    if len(state) > MODEL_BYTES_MAX:
+        raise FlagError(f"{flag}: {str(path)!r} is larger than {MODEL_BYTES_MAX >> 20} MiB: no model of ours")
+    estimator = NgramEstimator()
+    try:
+        estimator.load(state)
+    except ValueError as error:
+        raise FlagError(f"{flag}: {str(path)!r} holds no usable model: {error}") from error
+    return estimator
+
+
+def write_model(path: Path, estimator: NgramEstimator) -> int:
+    """Write what was learned; returns its bytes.
+
+    Raises:
+        FlagError: the disk refused it. An older file is then as it was.
+    """
+    state = estimator.dump()
+    try:
+        replace_file(path, state)
+    except OSError as error:
+        raise FlagError(f"--out: cannot write {str(path)!r}: {error.strerror or error}") from error
+    return len(state)
