@@ -15,8 +15,8 @@ pytestmark = pytest.mark.envoy
 TOPICS = ("tides", "harbours", "locks", "canals", "ferries", "lighthouses", "dunes", "estuaries")
 ANSWERS = 300
 AT_ONCE = 8
-_SUM = re.compile(r"^envoy_admission_predicted_tokens_sum\{.*\} (\S+)$", re.M)
-_COUNT = re.compile(r"^envoy_admission_predicted_tokens_count\{.*\} (\S+)$", re.M)
+_SUM = re.compile(r"^envoy_admission_predicted_tokens_sum\{.*\} (\S+)$", re.MULTILINE)
+_COUNT = re.compile(r"^envoy_admission_predicted_tokens_count\{.*\} (\S+)$", re.MULTILINE)
 
 
 async def ask(stack: Stack, prompt: str, tokens: int) -> None:
