@@ -74,8 +74,9 @@ def ratios_of(rows: dict[Way, Row], rounds: dict[Way, Rounds]) -> Iterable[str]:
             _cpu_us(run) / _cpu_us(theirs) for run, theirs in zip(rounds[way].busy, rounds[Way.FLOOR].busy, strict=True)
         ]
         yield (
-            f"{estimator}: CPU {median(each):.2f} times the floor's ({min(each):.2f} to {max(each):.2f} a round), of the "
-            f"service alone {ours.service_us / floor.service_us:.2f}; throughput {ours.per_s / floor.per_s:.2f}; "
+            f"{estimator}: CPU {median(each):.2f} times the floor's ({min(each):.2f} to {max(each):.2f} a round), "
+            f"of the service alone {ours.service_us / floor.service_us:.2f}; "
+            f"throughput {ours.per_s / floor.per_s:.2f}; "
             f"one connection {ours.single_p50_us - floor.single_p50_us:+.0f} us"
         )
 
