@@ -9,6 +9,7 @@ class Source(StrEnum):
     """Where an estimate came from, widest last; a metric label and a log field."""
 
     TENANT_MODEL = "tenant_model"
+    WIDER = "wider"  # the tenant's own has drifted off; what its model answered lately
     GLOBAL = "global"
     PRIOR = "prior"
     CAP = "cap"

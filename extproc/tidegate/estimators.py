@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidegate.durable_file import read_file, replace_file
 from tidegate.errors import StateFileError
-from tidegate_estimator import Estimator, NgramEstimator, WindowEstimator
+from tidegate_estimator import Estimator, GuardedEstimator, WindowEstimator
 from tidegate_estimator.prior import prior_state
 
 MODEL_BYTES_MAX = 64 << 20
@@ -22,7 +22,7 @@ def new_estimator(kind: str) -> Estimator:
     if kind == WINDOW:
         return WindowEstimator()
     assert kind == NGRAM, kind
-    estimator = NgramEstimator()
+    estimator = GuardedEstimator()
     prior = prior_state()
     if prior is not None:
         estimator.load(prior)

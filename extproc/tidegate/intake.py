@@ -132,6 +132,7 @@ class Intake:
             return self.default(opening, "malformed_body")
         completion = request.completion
         estimate = opening.pool.estimator.estimate(completion)
+        self._tally.add(Count.ESTIMATES, opening.pool.name, estimate.source.value)
         cap = completion.max_tokens
         work = self._work(
             opening,

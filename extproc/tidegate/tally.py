@@ -19,6 +19,7 @@ class Count(StrEnum):
     USAGE = "usage"
     COST_USD = "cost_usd"
     DEFAULT_COST = "default_cost"
+    ESTIMATES = "estimates"
     IGNORED_HEADERS = "ignored_headers"
     POLICY_ERRORS = "policy_errors"
     SCORED_ANSWERS = "scored_answers"
@@ -43,6 +44,7 @@ LABELS: dict[Count, tuple[str, ...]] = {
     Count.USAGE: ("pool", "source"),
     Count.COST_USD: ("pool", "tenant", "model"),
     Count.DEFAULT_COST: ("pool", "why"),
+    Count.ESTIMATES: ("pool", "source"),
     Count.IGNORED_HEADERS: (),
     Count.POLICY_ERRORS: (),
     Count.SCORED_ANSWERS: ("tenant", "model"),
@@ -67,6 +69,7 @@ HELP: dict[Count, str] = {
     Count.USAGE: "Complete answers whose tokens are known: reported by the engine, or inferred from bytes.",
     Count.COST_USD: "Dollars that finished requests cost, where their policy states a price.",
     Count.DEFAULT_COST: "Requests booked at a default cost, and why.",
+    Count.ESTIMATES: "Lengths predicted, by what they rest on; `wider`: a tenant's own predictions have drifted off.",
     Count.IGNORED_HEADERS: "Timeout headers of clients that were not usable and so ignored.",
     Count.POLICY_ERRORS: "Distinct policy texts that were refused; their requests run under the last good policy.",
     Count.SCORED_ANSWERS: "Answers whose predicted length was compared with the reported one; the unit of the others.",

@@ -14,7 +14,7 @@ from tidegate.estimators import Estimators
 from tidegate.policy import REPORTS_MAX, PoolPolicy, RequestPolicy
 from tidegate.pools import OVERFLOW, POOLS_MAX, Change, Pool, PoolEvent, Pools
 from tidegate.state_file import PoolState, SavedState, pack, unpack
-from tidegate_estimator import NgramEstimator, WindowEstimator
+from tidegate_estimator import GuardedEstimator, WindowEstimator
 from tidegate_estimator.usage import AnswerKind
 
 KIND = AnswerKind("m", True, "openai_chat")
@@ -328,4 +328,4 @@ def test_a_new_text_may_bring_another_estimator(site: Site) -> None:
     assert pool.estimator is other.estimator
     site.clock.advance(60.0)
     site.stream(ngram)
-    assert isinstance(pool.estimator, NgramEstimator)
+    assert isinstance(pool.estimator, GuardedEstimator)
