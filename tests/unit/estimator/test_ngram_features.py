@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.estimator.ngram_requests import request
+from tests.unit.estimator.asking import request
 from tidegate_estimator import CompletionRequest, Message
 from tidegate_estimator.features import (
     CATEGORICAL_MAX,
@@ -37,7 +37,7 @@ TEXTS = [
     "\x00\n\r",
 ]
 PROGRAM = """
-from tests.unit.estimator.ngram_requests import request
+from tests.unit.estimator.asking import request
 from tidegate_estimator.features import read_features, rows_of
 print(rows_of(read_features(request(text="Write 3 haiku about the sea, " * 40))).rows.tolist())
 """

@@ -5,7 +5,7 @@ from math import exp
 import numpy as np
 import pytest
 
-from tests.unit.estimator.ngram_requests import LENGTHS, PROMPT, quantiles, request, taught, taught_two_tasks
+from tests.unit.estimator.asking import LENGTHS, PROMPT, quantiles, request, taught, taught_two_tasks
 from tidegate_estimator import CompletionRequest, Message, NgramEstimator, Source
 
 
@@ -81,12 +81,12 @@ def test_earlier_answers_of_the_conversation_count() -> None:
 
 def test_a_model_that_changes_silently_is_learned_in_64_answers() -> None:
     """After answers of 400, 64 of 30 are enough."""
-    assert taught([400.0] * 300 + [30.0] * 64).estimate(request()).p50 == pytest.approx(30, rel=0.25)
+    assert taught(NgramEstimator(), [400.0] * 300 + [30.0] * 64).estimate(request()).p50 == pytest.approx(30, rel=0.25)
 
 
 def test_a_change_is_learned_as_well_after_a_million_answers() -> None:
     """With sums of squares as large as any number of answers can make them, a switch takes 300 answers at most."""
-    estimator = taught([400.0] * 300)
+    estimator = taught(NgramEstimator(), [400.0] * 300)
     heads = estimator._state
     heads.mean_head.squares[:] = 1.5**2 / (1 - 0.9999)
     heads.distribution_head.squares[heads.distribution_head.weights.any(axis=1)] = 1.0 / (1 - 0.9999)
@@ -123,7 +123,7 @@ def test_answers_to_old_tickets_do_not_wind_up_the_calibration() -> None:
 @pytest.mark.parametrize(("tokens", "reason"), [(0, "abort"), (0, "stop"), (-5, "stop"), (2**40, "stop"), (10**30, "")])
 def test_what_says_nothing_teaches_nothing(tokens: int, reason: str) -> None:
     """An abort before the first token, or a count that cannot be, changes no estimate."""
-    estimator = taught(LENGTHS[:50])
+    estimator = taught(NgramEstimator(), LENGTHS[:50])
     before = estimator.estimate(request())
     assert not estimator.learn(before.ticket, tokens, reason)
     assert estimator.estimate(request()) == before

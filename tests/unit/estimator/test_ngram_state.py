@@ -7,7 +7,7 @@ from zlib import crc32
 
 import pytest
 
-from tests.unit.estimator.ngram_requests import request
+from tests.unit.estimator.asking import request
 from tidegate_estimator import NgramEstimator, WindowEstimator, features
 from tidegate_estimator.keys import COUNT, KEYS_MAX, NOBODY, Keys
 from tidegate_estimator.ngram_ticket import NGRAM_TICKET_BYTES_MAX

@@ -1,6 +1,10 @@
-"""Requests and histories that the tests of the n-gram estimator share."""
+"""Requests and histories that the tests of all estimators share."""
 
-from tidegate_estimator import CompletionRequest, CostEstimate, Message, NgramEstimator
+from typing import TypeVar
+
+from tidegate_estimator import CompletionRequest, CostEstimate, Estimator, Message, NgramEstimator
+
+E = TypeVar("E", bound=Estimator)
 
 PROMPT = "Summarise the attached report for a busy reader. " * 8
 LENGTHS = [50 + 10 * ((i * 7) % 11 - 5) / 5 for i in range(500)]  # 40 to 60, evenly spread
@@ -28,9 +32,8 @@ def request(
     )
 
 
-def taught(lengths: list[float], **facts: int) -> NgramEstimator:
-    """An estimator that has seen these answers to the one prompt."""
-    estimator = NgramEstimator()
+def taught(estimator: E, lengths: list[float], **facts: int) -> E:
+    """The estimator, once it has seen these answers to the one prompt."""
     for length in lengths:
         ticket = estimator.estimate(request(**facts)).ticket  # type: ignore[arg-type]
         assert estimator.learn(ticket, round(length), "stop")
