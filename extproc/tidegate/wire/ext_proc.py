@@ -128,7 +128,9 @@ class Conversation:
                 case JudgeHeaders():
                     await self._send(self._exchange.judged(self._judge_headers(due.event)))
                 case JudgeBody():
-                    await self._judge_body(due.event.body)
+                    weighed = self._weigh(due.event.body)
+                    del event, due  # a request that is held must not hold its body: a thousand of them are gigabytes
+                    await self._judge_body(weighed)
                 case Wave():
                     await self._send(due.replies)
                 case Dead():
@@ -191,10 +193,13 @@ class Conversation:
             return None
         return pool.turnstile.preview(self._intake.least(opening))
 
-    async def _judge_body(self, body: bytes) -> None:
+    def _weigh(self, body: bytes) -> Weighed:
+        assert self._opening is not None
+        return self._intake.weigh(self._opening, body)
+
+    async def _judge_body(self, weighed: Weighed) -> None:
         opening = self._opening
         assert opening is not None
-        weighed = self._intake.weigh(opening, body)
         passage = self._passage = opening.pool.turnstile.enter(weighed.work)
         reply = self._shadow(opening, weighed, passage.decision) or await self._judge(opening, weighed, passage)
         if reply is not None:

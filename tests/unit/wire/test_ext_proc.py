@@ -1,6 +1,7 @@
 """Whole exchanges over a stream in memory, under a clock that stands still unless told."""
 
 import asyncio
+import sys
 
 from tests.unit.wire.harness import BODY, CHAT, MemoryStream, Service, decision
 from tidegate.tally import Count
@@ -109,6 +110,24 @@ async def test_a_hold_ends_50_ms_before_envoys_timer() -> None:
     assert isinstance(reply, Refuse)
     assert (reply.status, reply.details) == (503, "tidegate_expired")
     assert reply.headers["x-tidegate-reason"] == "expired; measured=1.95; threshold=1.95; unit=s"
+    for stream, task in ((first, first_task), (second, second_task)):
+        stream.end()
+        await task
+
+
+async def test_a_held_request_does_not_hold_its_body() -> None:
+    """Prompts may be megabytes and hundreds may wait: once it is weighed nothing refers to the body any more."""
+    service = Service(slots_max="1", message_timeout_ms="2000", ttft_budget_ms="10000")
+    first, first_task = await service.admitted()
+    body = bytes(bytearray(BODY.body))
+    references = sys.getrefcount(body)
+    queued = service.queued()
+    second, second_task = service.stream(CHAT, RequestBody(body))
+    assert decision(await second.heard()) == "pending"
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert service.queued() == queued + 1
+    assert sys.getrefcount(body) == references
     for stream, task in ((first, first_task), (second, second_task)):
         stream.end()
         await task
