@@ -1,6 +1,6 @@
 """What the caller itself says about the answer's length, and which outcomes say something about the model's."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from tidegate_estimator.request import CompletionRequest
 
@@ -8,8 +8,7 @@ SEQUENCES_MAX = 2**20
 TOKENS_MAX = 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class Caps:
+class Caps(Struct, frozen=True, gc=False):
     """The caller's bounds, all sequences together.
 
     Attributes:

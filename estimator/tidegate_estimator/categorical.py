@@ -1,14 +1,21 @@
 """What is known of a request without its words: who asks which model, how large the prompt is, what shape it has.
 
-Each feature is (kind, a, b). Sizes are octaves of characters at several resolutions, so that a rare size borrows from
-its neighbours through the coarse ones. Pairs with the tenant or the model let each have its own dependence.
+Each feature is (kind, value, owner), the owner being nobody, the tenant or the model. Sizes are octaves of characters
+at several resolutions, so that a rare size borrows from its neighbours through the coarse ones. Features of a tenant or
+model let each have its own dependence.
 """
 
 from math import isnan, log2
 from zlib import crc32
 
+from tidegate_estimator.hashing import paired
 from tidegate_estimator.request import CompletionRequest, Message
 from tidegate_estimator.words import HEAD_CHARS, TAIL_CHARS, Words
+
+# In the order of categorical_values; a kind keeps its meaning within a version of the features.
+KINDS = (*range(22), *range(32, 36), *range(40, 48), 48, 49, *range(50, 59), *range(70, 79))
+_OF_TENANT = frozenset((7, 8, 9, 14, 20, 32, 46))
+_OF_MODEL = frozenset((3, 10, 15, 18, 19, 33, 35, *range(70, 79)))
 
 _TURNS_READ, _ANSWERS_READ = 8, 16
 _COUNT_MAX = 2**31
@@ -23,37 +30,37 @@ def asking_message(messages: tuple[Message, ...]) -> Message:
     return messages[-1] if messages else Message(role="", text="")
 
 
+def owners(tenant: int, model: int) -> list[int]:
+    """Whose each feature is: a hash of the tenant or the model, or 0; in the order of KINDS."""
+    return [tenant if kind in _OF_TENANT else model if kind in _OF_MODEL else 0 for kind in KINDS]
+
+
 def categorical_features(request: CompletionRequest, message: Message, words: Words) -> list[tuple[int, int, int]]:
-    """(kind, a, b) of each feature, each at least 0; a kind keeps its meaning within a version of the features."""
-    model, tenant = name_hash(request.model), name_hash(request.tenant)
+    """(kind, value, owner) of each feature, each at least 0."""
+    tenant, model = name_hash(request.tenant), name_hash(request.model)
+    values = categorical_values(request, message, words, tenant, model)
+    return [*zip(KINDS, values, owners(tenant, model), strict=True)]
+
+
+def categorical_values(
+    request: CompletionRequest, message: Message, words: Words, tenant: int, model: int
+) -> list[int]:
+    """The value of each feature in the order of KINDS, 64 bits at most; `tenant` and `model` are hashes.
+
+    Kinds and owners are left out: they do not change from request to request, and a flat list of numbers is made in half
+    the time of one of tuples.
+    """
     size, own = _log_chars(request), log2(1.0 + len(message.text))
-    size_4, own_4 = int(4.0 * size), int(4.0 * own)
+    size_2, size_4, size_16 = int(2.0 * size), int(4.0 * size), int(16.0 * size)
+    octave, own_2, own_4, own_16 = int(own), int(2.0 * own), int(4.0 * own), int(16.0 * own)
     return [
-        (0, 0, 0),
-        (1, model, 0),
-        (2, tenant, 0),
-        (3, tenant, model),
-        (4, int(2.0 * size), 0),
-        (5, size_4, 0),
-        (6, int(16.0 * size), 0),
-        (7, int(2.0 * size), tenant),
-        (8, size_4, tenant),
-        (9, int(16.0 * size), tenant),
-        (10, size_4, model),
-        (11, int(2.0 * own), 0),
-        (12, own_4, 0),
-        (13, int(16.0 * own), 0),
-        (14, own_4, tenant),
-        (15, own_4, model),
-        (16, words.request, 0),
-        (17, words.asks, 0),
-        (18, words.asks, model),
-        (19, words.verb, model),
-        (20, words.verb, tenant),
-        (21, words.first, int(own)),
-        *_settings(request, model, tenant),
-        *_turns(request, message, int(own), tenant),
-        *_shape(message.text, model),
+        *(0, model, tenant, tenant),
+        *(size_2, size_4, size_16, size_2, size_4, size_16, size_4),
+        *(own_2, own_4, own_16, own_4, own_4),
+        *(words.request, words.asks, words.asks, words.verb, words.verb, paired(words.first, octave)),
+        *_settings(request),
+        *_turns(request, message, octave),
+        *_shape(message.text),
     ]
 
 
@@ -70,7 +77,7 @@ def _log_chars(request: CompletionRequest) -> float:
     return log2(1.0 + chars)
 
 
-def _settings(request: CompletionRequest, model: int, tenant: int) -> list[tuple[int, int, int]]:
+def _settings(request: CompletionRequest) -> tuple[int, ...]:
     """What the caller set beside the prompt."""
     cap = request.max_tokens
     bound = 0 if cap is None else 1 + int(4.0 * log2(1.0 + min(max(cap, 0), _COUNT_MAX)))
@@ -79,15 +86,11 @@ def _settings(request: CompletionRequest, model: int, tenant: int) -> list[tuple
         tenths = 99
     else:
         tenths = round(10.0 * min(max(temperature, 0.0), 2.0))
-    return [
-        (32, bound, tenant),
-        (33, tenths, model),
-        (34, min(max(request.tools, 0), 64), request.structured + 2 * min(max(request.stop, 0), 4)),
-        (35, name_hash(request.reasoning_effort), model),
-    ]
+    form = request.structured + 2 * min(max(request.stop, 0), 4)
+    return bound, tenths, paired(min(max(request.tools, 0), 64), form), name_hash(request.reasoning_effort)
 
 
-def _turns(request: CompletionRequest, message: Message, octave: int, tenant: int) -> list[tuple[int, int, int]]:
+def _turns(request: CompletionRequest, message: Message, octave: int) -> tuple[int, ...]:
     """The conversation's course, the lengths of its earlier answers among it."""
     messages = request.messages
     answers = [len(m.text) for m in messages[-_ANSWERS_READ:] if m.role == "assistant"]
@@ -97,41 +100,37 @@ def _turns(request: CompletionRequest, message: Message, octave: int, tenant: in
     roles = 0
     for m in messages[-4:]:
         roles = roles * 256 + (ord(m.role[0]) % 255 + 1 if m.role else 0)
-    return [
-        (40, min(len(messages), 40), 0),
-        (41, int(2.0 * log2(1.0 + len(opening.text))) if opening.role == "system" else 99, 0),
-        (42, name_hash(message.role), 0),
-        (43, roles, 0),
-        (44, previous, 0),
-        (45, previous, octave),
-        (46, previous, tenant),
-        (47, typical, 0),
-    ]
+    return (
+        min(len(messages), 40),
+        int(2.0 * log2(1.0 + len(opening.text))) if opening.role == "system" else 99,
+        name_hash(message.role),
+        roles,
+        previous,
+        paired(previous, octave),
+        previous,
+        typical,
+    )
 
 
-def _shape(text: str, model: int) -> list[tuple[int, int, int]]:
-    """Punctuation, digits and lines at both ends of the message, alone and for the model."""
+def _shape(text: str) -> tuple[int, ...]:
+    """At both ends of the message: the share of wide characters and the last one; then its punctuation, digits, lines."""
     ends = text if len(text) <= HEAD_CHARS + TAIL_CHARS else text[:HEAD_CHARS] + text[-TAIL_CHARS:]
     octets = ends.encode("utf-8", "surrogatepass")
     size = len(octets)
     count = octets.count
     digits = size - len(octets.translate(None, _DIGITS))
     wide = size - len(ends)
+    questions = count(b"?")
     code = b"```" in octets or b"def " in octets or b"{" in octets
-    shape = (
+    marks = (
         min(count(b"\n"), 60) // 2,
         min(count(b","), 12),
         min(count(b"."), 12),
-        min(count(b"?"), 5),
+        min(questions, 5),
         min(digits // 4, 20),
         min(count(b"\\"), 20) // 2,
         min(count(b"("), 20) // 2,
         min(count(b'"'), 20) // 2,
-        2 * code + (b"?" in octets),
+        2 * code + (questions > 0),
     )
-    return [
-        (48, int(log2(1.0 + 8 * wide / max(len(ends), 1))), 0),
-        (49, ord(ends[-1]) if ends else 0, 0),
-        *[(50 + at, value, 0) for at, value in enumerate(shape)],
-        *[(70 + at, value, model) for at, value in enumerate(shape)],
-    ]
+    return (int(log2(1.0 + 8 * wide / max(len(ends), 1))), ord(ends[-1]) if ends else 0, *marks, *marks)

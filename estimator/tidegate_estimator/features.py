@@ -5,16 +5,17 @@
 
 Identity decides most of a length and the words correct it, so each n-gram counts little beside a categorical. Only
 the head and tail of one message are read. What is kept of a request is its categorical hashes and its words' hashes,
-24 bits each; n-grams are put together from them again when the answer is learned. Runs of two and three are taken of
-the last words only: nearer the end they decide more, and further ones were measured to bring nothing.
+24 bits each; n-grams are put together from them again when the answer is learned.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from tidegate_estimator.arrays import Indices, Octets, Wide
-from tidegate_estimator.categorical import asking_message, categorical_features
+from tidegate_estimator.categorical import asking_message, categorical_values
+from tidegate_estimator.grams import gram_sums
+from tidegate_estimator.hashing import LEFT, mix
+from tidegate_estimator.identity import identity_of
 from tidegate_estimator.request import CompletionRequest
 from tidegate_estimator.words import HEAD_WORDS, TAIL_WORDS, read_words
 
@@ -22,31 +23,35 @@ VERSION = 1  # of what the features mean: weights learned under another are of n
 ROW_BITS = 18
 HASH_BITS = 24
 CATEGORICAL_MAX = 56
-_TAIL_PAIRS, _TAIL_TRIPLES, _HEAD_PAIRS = 24, 16, 10  # how many runs are taken
-
-_KIND, _LEFT, _RIGHT = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
-_FINAL = np.uint64(0xD6E8FEB86659FD93)
-_FACTORS = np.array((_KIND, _LEFT, _RIGHT))
-_HALF = np.uint64(32)
-_TO_HASH, _TO_ROW = np.uint64(64 - HASH_BITS), np.uint64(64 - ROW_BITS)
-_HASH_TO_ROW = np.uint64(HASH_BITS - ROW_BITS)
-_HASH_MASK = np.uint64(2**HASH_BITS - 1)
-_UNIGRAM, _BIGRAM, _TRIGRAM, _HEAD_UNIGRAM, _HEAD_BIGRAM = (np.uint64(k * 0x51ED270B27B1) for k in range(1, 6))
+SHAPES_MAX = 512  # numbers of rows that a request can have: what depends on nothing else is worth keeping
+# Arrays without dimensions: see hashing.
+_LEFT = np.array(LEFT, np.uint64)
+_TO_HASH, _TO_ROW = np.array(64 - HASH_BITS, np.uint64), np.array(64 - ROW_BITS, np.uint64)
+_HASH_TO_ROW = np.array(HASH_BITS - ROW_BITS, np.uint64)
+_HASH_MASK = np.array(2**HASH_BITS - 1, np.uint64)
 
 assert CATEGORICAL_MAX + HEAD_WORDS + TAIL_WORDS <= 136  # of three bytes: a ticket is sealed and carried in 512
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
-    """Hashes of HASH_BITS: categorical ones, the words of the head, the words of the tail."""
+class Features(Struct, frozen=True, gc=False):
+    """Hashes of HASH_BITS: categorical ones, and of words: the first `head_words` of the head, the others of the tail."""
 
     categorical: Wide
-    head: Wide
-    tail: Wide
+    text: Wide
+    head_words: int
+
+    @property
+    def head(self) -> Wide:
+        """The words of the head."""
+        return self.text[: self.head_words]
+
+    @property
+    def tail(self) -> Wide:
+        """The words of the tail."""
+        return self.text[self.head_words :]
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True, gc=False):
     """Table rows below 2**ROW_BITS: the first `categorical` of them have scale 1, the rest are n-grams."""
 
     rows: Indices
@@ -55,33 +60,24 @@ class Rows:
 
 def read_features(request: CompletionRequest) -> Features:
     """The features of a request; constant time in the prompt's size."""
+    identity = identity_of(request.tenant, request.model)
     message = asking_message(request.messages)
     words = read_words(message.text)
-    pairs = categorical_features(request, message, words)
-    flat = np.array([number for pair in pairs for number in pair], np.uint64)
-    categorical = _mix((flat.reshape(-1, 3) * _FACTORS).sum(axis=1)) >> _TO_HASH
-    text = np.array(words.head + words.tail, np.uint64) & _HASH_MASK
-    return Features(categorical, text[: len(words.head)], text[len(words.head) :])
+    sums = np.array(categorical_values(request, message, words, identity.tenant, identity.model), np.uint64)
+    sums *= _LEFT
+    sums += identity.sums
+    text = np.array(words.head + words.tail, np.uint64)
+    text &= _HASH_MASK
+    return Features(mix(sums) >> _TO_HASH, text, len(words.head))
 
 
 def rows_of(features: Features) -> Rows:
     """The table rows of a request's features."""
-    tail, head = features.tail, features.head
-    left = tail * _LEFT
-    pairs = left[:-1] + tail[1:] * _RIGHT
-    triples = pairs[:-1] * _FINAL + left[2:]
-    opening = head[:-1] * _LEFT + head[1:] * _RIGHT
-    grams = np.concatenate(
-        (
-            left + _UNIGRAM,
-            pairs[-_TAIL_PAIRS:] + _BIGRAM,
-            triples[-_TAIL_TRIPLES:] + _TRIGRAM,
-            head * _LEFT + _HEAD_UNIGRAM,
-            opening[:_HEAD_PAIRS] + _HEAD_BIGRAM,
-        )
-    )
-    rows = np.concatenate((features.categorical >> _HASH_TO_ROW, _mix(grams) >> _TO_ROW))
-    return Rows(rows.astype(np.int64), len(features.categorical))
+    categorical, text = features.categorical, features.text
+    rows = categorical >> _HASH_TO_ROW
+    if len(text):
+        rows = np.concatenate((rows, mix(gram_sums(text, features.head_words)) >> _TO_ROW))
+    return Rows(rows.view(np.int64), len(categorical))
 
 
 def pack_hashes(hashes: Wide) -> bytes:
@@ -95,9 +91,3 @@ def unpack_hashes(data: bytes) -> Wide:
     wide = np.zeros((len(octets), 4), np.uint8)
     wide[:, :3] = octets
     return wide.view("<u4").ravel().astype(np.uint64)
-
-
-def _mix(x: Wide) -> Wide:
-    """A 64-bit finaliser: every bit of the sum reaches the upper ones that are kept."""
-    x = (x ^ (x >> _HALF)) * _FINAL
-    return x ^ (x >> _HALF)

@@ -9,12 +9,13 @@ decayed, or after a million answers a model that changed could not be learned an
 first answers, which touch only fresh rows, would be thrown across by hundreds of full steps at once.
 """
 
+from functools import lru_cache
 from math import sqrt
 
 import numpy as np
 
 from tidegate_estimator.arrays import Floats
-from tidegate_estimator.features import ROW_BITS, Rows
+from tidegate_estimator.features import ROW_BITS, SHAPES_MAX, Rows
 from tidegate_estimator.keys import COUNT, SUM
 
 PRIOR_LOG = 5.0  # ln(1 + 147 tokens)
@@ -41,14 +42,10 @@ class MeanHead:
 
     def correction(self, rows: Rows) -> float:
         """w.x: what the features add to the running mean."""
-        weights = self.weights.take(rows.rows)
-        at = rows.categorical
-        ngrams = len(weights) - at
-        return float(weights[:at].sum()) + (_scale(ngrams) * float(weights[at:].sum()) if ngrams else 0.0)
+        return float(self.weights.take(rows.rows).dot(_scales(len(rows.rows), rows.categorical)))
 
-    def learn(self, rows: Rows, row: Floats, length: float) -> None:
-        """Move weights and means toward one L."""
-        correction = self.correction(rows)
+    def learn(self, rows: Rows, row: Floats, length: float, correction: float) -> None:
+        """Move weights and means toward one L; `correction` is what the features add to it now."""
         error = length - self.backoff(row) - correction
         self._step(rows, min(max(error, -_ERROR_MAX), _ERROR_MAX))
         target = length - correction
@@ -58,19 +55,25 @@ class MeanHead:
         self.count = _DECAY * self.count + 1.0
 
     def _step(self, rows: Rows, error: float) -> None:
-        index, at = rows.rows, rows.categorical
-        scale: Floats = np.ones(len(index), np.float32)
-        if len(index) > at:
-            scale[at:] = _scale(len(index) - at)
-        gradient = error * scale
-        squares = _SQUARES_DECAY * self.squares[index] + gradient * gradient
-        step = _RATE * gradient / np.sqrt(squares)
-        move = abs(float(step @ scale))
+        index, scales = rows.rows, _scales(len(rows.rows), rows.categorical)
+        gradient = error * scales
+        squares = self.squares.take(index)
+        squares *= _SQUARES_DECAY
+        squares += gradient * gradient
+        self.squares[index] = squares
+        gradient *= _RATE
+        step = np.divide(gradient, np.sqrt(squares, out=squares), out=gradient)
+        move = abs(float(step.dot(scales)))
         if move > _MOVE_MAX * abs(error):
             step *= _MOVE_MAX * abs(error) / move
-        self.squares[index] = squares
         self.weights[index] += step
 
 
-def _scale(ngrams: int) -> float:
-    return _NGRAM_SCALE / sqrt(ngrams)
+@lru_cache(SHAPES_MAX)
+def _scales(rows: int, categorical: int) -> Floats:
+    """The scale of each row, made once for each number of rows."""
+    scales: Floats = np.ones(rows, np.float32)
+    if rows > categorical:
+        scales[categorical:] = _NGRAM_SCALE / sqrt(rows - categorical)
+    scales.flags.writeable = False
+    return scales

@@ -15,7 +15,6 @@ An answer cut short is a lower bound, never a length: S learns its own distribut
 
 from collections.abc import Callable
 from math import expm1, log, log1p
-from zlib import crc32
 
 import numpy as np
 
@@ -25,13 +24,14 @@ from tidegate_estimator.caps import TOKENS_MAX, Caps, caps_of, was_cut
 from tidegate_estimator.cost import CostEstimate, Source
 from tidegate_estimator.distribution_head import quantiles
 from tidegate_estimator.features import Rows, read_features, rows_of
+from tidegate_estimator.identity import identity_of
 from tidegate_estimator.keys import COUNT
 from tidegate_estimator.lognormal import LOG_TOKENS_MAX, SIGMA_FORCED, SIGMA_MAX, SIGMA_MIN, mean_excess, mean_under
 from tidegate_estimator.ngram_state import NgramState
 from tidegate_estimator.ngram_ticket import NgramTicket, open_ngram_ticket
 from tidegate_estimator.request import CompletionRequest
 from tidegate_estimator.ticket import U32_MAX, Ticket
-from tidegate_estimator.window import PRIOR, key_of
+from tidegate_estimator.window import PRIOR
 
 _LEVELS: Doubles = np.array((0.5, 0.8, 0.9, 0.95))
 _P90 = 2
@@ -49,20 +49,20 @@ class NgramEstimator:
     def estimate(self, request: CompletionRequest) -> CostEstimate:
         """Predict; about 0.14 ms, whatever the prompt's size."""
         state, caps = self._state, caps_of(request)
-        key, model = key_of(request.tenant, request.model), crc32(request.model.encode("utf-8", "surrogatepass"))
-        prompt_tokens, base_tokens = state.prompts.predict(request, model)
+        identity = identity_of(request.tenant, request.model)
+        prompt_tokens, base_tokens = state.prompts.predict(request, identity.model)
         features = read_features(request)
-        row = state.keys.find(key)
-        middle, chances = self._heads(rows_of(features), row)
-        raw_levels = self._levels(row, middle, chances)
+        rows, row = rows_of(features), state.keys.find(identity.key)
+        middle = state.mean_head.backoff(row) + state.mean_head.correction(rows)
+        raw_levels = self._levels(row, middle, state.distribution_head.predict(rows))
         levels = _calibrated(raw_levels, state.calibration.shift(row))
         p50, p80, p90, p95 = [caps.clip(caps.sequences * expm1(level)) for level in levels]
         log_mean, log_sigma = _log_normal(levels, caps)
         common = Ticket(
             forced=not caps.teaches,
             bucket=0,
-            key=key,
-            model=model,
+            key=identity.key,
+            model=identity.model,
             base_tokens=base_tokens,
             cap_tokens=min(caps.cap or 0, U32_MAX),
             min_tokens=min(caps.least, U32_MAX),
@@ -124,11 +124,6 @@ class NgramEstimator:
         """Take over a dumped state; ValueError where it is damaged, and then nothing has changed."""
         self._state = model_file.unpack(state)
 
-    def _heads(self, rows: Rows, row: Floats) -> tuple[float, Doubles]:
-        """Of ln(1 + tokens) a sequence: the mean by head M, the chances by head S."""
-        mean_head = self._state.mean_head
-        return mean_head.backoff(row) + mean_head.correction(rows), self._state.distribution_head.predict(rows)
-
     def _levels(self, row: Floats, middle: float, chances: Doubles) -> list[float]:
         """ln(1 + tokens) a sequence at the levels, before calibration."""
         found: list[float] = (
@@ -152,13 +147,14 @@ class NgramEstimator:
         state, common = self._state, ticket.common
         rows, row = rows_of(ticket.features), state.keys.touch(common.key)
         length = min(log1p(tokens), LOG_TOKENS_MAX)
-        middle, chances = self._heads(rows, row)
+        correction, chances = state.mean_head.correction(rows), state.distribution_head.predict(rows)
+        middle = state.mean_head.backoff(row) + correction
         log_p90 = ticket.log_p90 + state.calibration.shift(row)
         p90_tokens = expm1(log_p90) * common.sequences
         if common.min_tokens < p90_tokens and not 0 < common.cap_tokens <= p90_tokens:
             state.calibration.learn(row, missed=length > log_p90)
         state.residuals.learn(row, length - middle)
-        state.mean_head.learn(rows, row, length)
+        state.mean_head.learn(rows, row, length, correction)
         state.distribution_head.learn(rows, length, chances)
 
     def _learn_beyond(self, ticket: NgramTicket, tokens: float) -> None:
@@ -166,11 +162,12 @@ class NgramEstimator:
         state = self._state
         rows, row = rows_of(ticket.features), state.keys.touch(ticket.common.key)
         bound = min(log1p(tokens), LOG_TOKENS_MAX)
-        middle, chances = self._heads(rows, row)
+        correction, chances = state.mean_head.correction(rows), state.distribution_head.predict(rows)
+        middle = state.mean_head.backoff(row) + correction
         length = middle + state.residuals.learn_beyond(row, bound - middle)
         # Cuts alone never say how long answers are: without a limit they would raise the expectation for ever.
         length = min(length, max(bound + _BEYOND_MAX, middle), LOG_TOKENS_MAX)
-        state.mean_head.learn(rows, row, length)
+        state.mean_head.learn(rows, row, length, correction)
         state.distribution_head.learn_beyond(rows, bound, chances)
 
 

@@ -6,11 +6,10 @@ Names and texts are not in it, but hashes of words are: it is sealed before it t
 """
 
 import struct
-from dataclasses import dataclass
 from math import isfinite
 from zlib import crc32
 
-import numpy as np
+from msgspec import Struct
 
 from tidegate_estimator.features import CATEGORICAL_MAX, VERSION, Features, pack_hashes, unpack_hashes
 from tidegate_estimator.ticket import TICKET_BYTES, Ticket, open_ticket
@@ -23,8 +22,7 @@ HASH_BYTES = 3
 NGRAM_TICKET_BYTES_MAX = _HASHES_AT + HASH_BYTES * (CATEGORICAL_MAX + HEAD_WORDS + TAIL_WORDS) + _CHECK.size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NgramTicket:
+class NgramTicket(Struct, frozen=True, kw_only=True, gc=False):
     """What learning needs.
 
     Attributes:
@@ -39,9 +37,9 @@ class NgramTicket:
 
     def pack(self) -> bytes:
         """The ticket as bytes."""
-        parts = (self.features.categorical, self.features.head, self.features.tail)
-        figures = _FIGURES.pack(VERSION, *map(len, parts), self.log_p90)
-        body = self.common.pack() + figures + pack_hashes(np.concatenate(parts))
+        categorical, text, head = self.features.categorical, self.features.text, self.features.head_words
+        figures = _FIGURES.pack(VERSION, len(categorical), head, len(text) - head, self.log_p90)
+        body = self.common.pack() + figures + pack_hashes(categorical) + pack_hashes(text)
         return body + _CHECK.pack(crc32(body) & 0xFFFF)
 
 
@@ -59,6 +57,5 @@ def open_ngram_ticket(data: bytes) -> NgramTicket | None:
     if not (isfinite(log_p90) and abs(log_p90) < 50.0):
         return None
     hashes = unpack_hashes(data[_HASHES_AT:end])
-    text = categorical + head
-    features = Features(hashes[:categorical], hashes[categorical:text], hashes[text:])
+    features = Features(hashes[:categorical], hashes[categorical:], head)
     return NgramTicket(common=common, features=features, log_p90=log_p90)

@@ -31,14 +31,14 @@ class Residuals:
     def shares(self, row: Floats) -> Doubles:
         """The mixed histogram of a key; its sum is arbitrary."""
         wide = self.bins + _PRIOR
-        mixed: Doubles = row[HISTOGRAM] + wide * (_WIDER_WEIGHT / wide.sum())
-        return mixed
+        wide *= _WIDER_WEIGHT / np.add.reduce(wide)
+        wide += row[HISTOGRAM]
+        return wide
 
     def quantiles(self, row: Floats, levels: Doubles) -> Doubles:
         """Residuals at the levels, interpolated within bins."""
-        cumulated = np.empty(BINS + 1)
-        cumulated[0] = 0.0
-        self.shares(row).cumsum(out=cumulated[1:])
+        cumulated = np.zeros(BINS + 1)
+        np.add.accumulate(self.shares(row), out=cumulated[1:])
         found: Doubles = np.interp(levels * cumulated[-1], cumulated, _EDGES)
         return found
 

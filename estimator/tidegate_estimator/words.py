@@ -1,45 +1,48 @@
 """The words of a prompt's head and tail, and what they ask of the answer's length.
 
 Only the first 300 and the last 420 characters are read, so that a prompt of a megabyte costs what one of a page costs.
-A word is a run of letters, a run of digits, one CJK character or one symbol.
+A word is a run of letters, a run of digits, one CJK character or one symbol. Words are handled as bytes of UTF-8: most
+texts are ASCII, and finding words in its bytes takes two thirds of the time that it takes in a string.
 """
 
 import re
-from dataclasses import dataclass
 from math import log2
 from zlib import crc32
+
+from msgspec import Struct
 
 HEAD_CHARS, TAIL_CHARS = 300, 420
 HEAD_WORDS, TAIL_WORDS = 30, 50
 _NUMBER_MAX = 1_000_000
 _ZEROED = bytes.maketrans(b"123456789", b"000000000")
 
+_ASCII_WORD = re.compile(rb"[a-z]+|[^\sa-z0-9\x1c-\x1f]|[0-9]+")  # \s of bytes lacks the four separators of strings
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|\d+|[^\w\s]|_"
 )
 _NUMBERS = {
-    **{str(n): n for n in range(101)},
-    "a": 1,
-    "an": 1,
-    "one": 1,
-    "single": 1,
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-    "ten": 10,
-    "twelve": 12,
-    "fifteen": 15,
-    "twenty": 20,
-    "hundred": 100,
-    "thousand": 1000,
+    **{b"%d" % n: n for n in range(101)},
+    b"a": 1,
+    b"an": 1,
+    b"one": 1,
+    b"single": 1,
+    b"two": 2,
+    b"three": 3,
+    b"four": 4,
+    b"five": 5,
+    b"six": 6,
+    b"seven": 7,
+    b"eight": 8,
+    b"nine": 9,
+    b"ten": 10,
+    b"twelve": 12,
+    b"fifteen": 15,
+    b"twenty": 20,
+    b"hundred": 100,
+    b"thousand": 1000,
 }
 _UNITS = {
-    unit: kind
+    unit.encode(): kind
     for kind, units in enumerate(
         (
             ("word", "words"),
@@ -57,7 +60,7 @@ _UNITS = {
     for unit in units
 }
 _ASKS = {
-    word: 1 << bit
+    word.encode(): 1 << bit
     for bit, words in enumerate(
         (
             ("brief", "briefly", "short", "concise", "concisely", "shortly", "quick", "tldr", "summary", "summarize"),
@@ -74,68 +77,18 @@ _ASKS = {
     )
     for word in words
 }
-_ASKING, _COUNTED = frozenset(_ASKS), frozenset(_UNITS)
+_NOTABLE = frozenset(_ASKS) | frozenset(_UNITS)
 _VERBS = frozenset(
-    [
-        "write",
-        "explain",
-        "list",
-        "give",
-        "create",
-        "make",
-        "generate",
-        "summarize",
-        "translate",
-        "describe",
-        "what",
-        "how",
-        "why",
-        "who",
-        "when",
-        "where",
-        "which",
-        "is",
-        "are",
-        "can",
-        "could",
-        "do",
-        "does",
-        "find",
-        "solve",
-        "calculate",
-        "compute",
-        "implement",
-        "fix",
-        "convert",
-        "compare",
-        "provide",
-        "tell",
-        "show",
-        "help",
-        "suggest",
-        "design",
-        "rewrite",
-        "analyze",
-        "identify",
-        "classify",
-        "extract",
-        "answer",
-        "complete",
-        "pick",
-        "choose",
-        "define",
-        "please",
-        "build",
-        "develop",
-        "i",
-        "you",
-        "act",
-    ]
+    (
+        b"write explain list give create make generate summarize translate describe what how why who when where "
+        b"which is are can could do does find solve calculate compute implement fix convert compare provide tell "
+        b"show help suggest design rewrite analyze identify classify extract answer complete pick choose define "
+        b"please build develop i you act"
+    ).split()
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True, gc=False):
     """What was read of one message.
 
     Attributes:
@@ -158,19 +111,14 @@ def read_words(text: str) -> Words:
     """The words at both ends of a text; constant time in its size."""
     whole = len(text) <= HEAD_CHARS + TAIL_CHARS
     if whole:
-        words = _WORD.findall(text.lower())
-        opening = words[:HEAD_WORDS]
+        words = opening = split_words(text)
+        request, asks = _wishes(words)
     else:
-        opening = _WORD.findall(text[:HEAD_CHARS].lower())
-        words = _WORD.findall(text[-TAIL_CHARS:].lower())
-    request, asks = _wishes(words if whole else opening + words)
+        opening, words = split_words(text[:HEAD_CHARS]), split_words(text[-TAIL_CHARS:])
+        request, asks = _wishes(opening + words)
     tail = words[-TAIL_WORDS:]
-    if whole and len(words) <= TAIL_WORDS:
-        head: list[str] = []
-    else:
-        head = opening[:HEAD_WORDS]
-    verb = next((w for w in opening[:12] if w in _VERBS), "")
-    start = opening[:2]
+    head = [] if whole and len(words) <= TAIL_WORDS else opening[:HEAD_WORDS]
+    verb, start = _verb(opening), opening[:2]
     hashes = hashed([*start, verb, *head, *tail])
     at = len(start)
     cut = at + 1 + len(head)
@@ -184,34 +132,51 @@ def read_words(text: str) -> Words:
     )
 
 
-def hashed(words: list[str]) -> list[int]:
+def split_words(text: str) -> list[bytes]:
+    """The words of a text in lower case."""
+    if text.isascii():
+        return _ASCII_WORD.findall(text.encode().lower())
+    return "\n".join(_WORD.findall(text.lower())).encode("utf-8", "surrogatepass").split()
+
+
+def hashed(words: list[bytes]) -> list[int]:
     """32-bit hashes, the same in every process; numbers count by how many digits they have."""
-    octets = "\n".join(words).encode("utf-8", "surrogatepass").translate(_ZEROED)
-    return [*map(crc32, octets.split(b"\n"))]
+    return [*map(crc32, b"\n".join(words).translate(_ZEROED).split(b"\n"))]
 
 
-def _wishes(words: list[str]) -> tuple[int, int]:
+def _verb(opening: list[bytes]) -> bytes:
+    """The first word that says what to do, or nothing."""
+    for word in opening[:12]:
+        if word in _VERBS:
+            return word
+    return b""
+
+
+def _wishes(words: list[bytes]) -> tuple[int, int]:
     """The last stated length, and the bits of `_ASKS`."""
-    distinct = frozenset(words)
-    asks = 0
-    for word in distinct & _ASKING:
-        asks |= _ASKS[word]
-    if not distinct & _COUNTED:
-        return 0, asks
+    asks, counted = 0, False
+    for word in _NOTABLE.intersection(words):
+        asks |= _ASKS.get(word, 0)
+        counted = counted or word in _UNITS
+    return _stated_length(words) if counted else 0, asks
+
+
+def _stated_length(words: list[bytes]) -> int:
     request = 0
-    for at, word in enumerate(words):
-        if word in _UNITS:
+    for at, unit in enumerate(map(_UNITS.get, words)):
+        if unit:
             number = _number_before(words, at)
             if number:
-                request = _UNITS[word] * 64 + round(2 * log2(number))
-    return request, asks
+                request = unit * 64 + round(2 * log2(number))
+    return request
 
 
-def _number_before(words: list[str], at: int) -> int:
+def _number_before(words: list[bytes], at: int) -> int:
     """The number at most three words before a unit ("100 - 150 words", "5 short bullet points"), 0 for none."""
     for word in words[max(at - 3, 0) : at][::-1]:
         if word in _NUMBERS:
             return _NUMBERS[word]
-        if word.isdecimal() and len(word) < 8:
-            return min(int(word), _NUMBER_MAX)
+        digits = word.decode("utf-8", "surrogatepass")
+        if digits.isdecimal() and len(digits) < 8:
+            return min(int(digits), _NUMBER_MAX)
     return 0
