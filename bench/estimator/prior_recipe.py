@@ -18,7 +18,6 @@ and the pruning were chosen on the same stream that make_prior.py reports on, so
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 from msgspec import structs
@@ -67,7 +66,7 @@ def _trained(rows: Iterable[Answered]) -> tuple[NgramEstimator, Support]:
         ticket = open_ngram_ticket(estimator.estimate(row.request).ticket)
         assert ticket is not None, "it was made a moment ago"
         features = _anonymous(row.request)
-        estimator.learn(replace(ticket, features=features).pack(), row.completion_tokens, row.finish_reason)
+        estimator.learn(structs.replace(ticket, features=features).pack(), row.completion_tokens, row.finish_reason)
         for at in rows_of(features).rows.tolist():
             support[at].add(row.request.tenant)
     return estimator, support
@@ -77,7 +76,7 @@ def _anonymous(request: CompletionRequest) -> Features:
     """The features that do not change with the tenant's and the model's name."""
     features = read_features(request)
     other = read_features(structs.replace(request, tenant=_NOBODY, model=_NOBODY))
-    return replace(features, categorical=features.categorical[features.categorical == other.categorical])
+    return structs.replace(features, categorical=features.categorical[features.categorical == other.categorical])
 
 
 def _weakened(trained: NgramState, support: Support) -> NgramState:

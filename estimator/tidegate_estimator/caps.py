@@ -8,7 +8,7 @@ SEQUENCES_MAX = 2**20
 TOKENS_MAX = 2**30
 
 
-class Caps(Struct, frozen=True, gc=False):
+class Caps(Struct, frozen=True, kw_only=True, gc=False):
     """The caller's bounds, all sequences together.
 
     Attributes:
@@ -17,6 +17,7 @@ class Caps(Struct, frozen=True, gc=False):
         sequences: completions generated at once, at least 1.
         forced: the answer will be exactly `cap` long, whatever the model says.
         teaches: the answer's length says something about the model.
+        fewest, most: tokens that the answer's length lies between, whatever is predicted; `fewest` is at least 1.
     """
 
     cap: int | None
@@ -24,15 +25,12 @@ class Caps(Struct, frozen=True, gc=False):
     sequences: int
     forced: bool
     teaches: bool
-
-    @property
-    def most(self) -> float:
-        """Tokens that the answer cannot exceed."""
-        return float(TOKENS_MAX * self.sequences if self.cap is None else self.cap)
+    fewest: float
+    most: float
 
     def clip(self, tokens: float) -> float:
-        """A figure in tokens within the bounds, and at least 1."""
-        return min(max(tokens, 1.0, float(self.least)), self.most)
+        """A figure in tokens within the bounds."""
+        return min(max(tokens, self.fewest), self.most)
 
 
 def caps_of(request: CompletionRequest) -> Caps:
@@ -43,7 +41,16 @@ def caps_of(request: CompletionRequest) -> Caps:
     forced = cap is not None and (request.ignore_eos or least >= cap)
     if forced and cap is not None:
         least = cap
-    return Caps(cap, least, sequences, forced, not (forced or request.ignore_eos))
+    most = float(TOKENS_MAX * sequences if cap is None else cap)
+    return Caps(
+        cap=cap,
+        least=least,
+        sequences=sequences,
+        forced=forced,
+        teaches=not (forced or request.ignore_eos),
+        fewest=max(1.0, float(least)),
+        most=most,
+    )
 
 
 def was_cut(tokens: int, finish_reason: str, cap_tokens: int) -> bool:

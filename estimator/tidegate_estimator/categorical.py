@@ -47,8 +47,8 @@ def categorical_values(
 ) -> list[int]:
     """The value of each feature in the order of KINDS, 64 bits at most; `tenant` and `model` are hashes.
 
-    Kinds and owners are left out: they do not change from request to request, and a flat list of numbers is made in half
-    the time of one of tuples.
+    Kinds and owners are left out: they do not change from request to request, and a flat list of numbers is made in
+    half the time of one of tuples.
     """
     size, own = _log_chars(request), log2(1.0 + len(message.text))
     size_2, size_4, size_16 = int(2.0 * size), int(4.0 * size), int(16.0 * size)
@@ -113,7 +113,7 @@ def _turns(request: CompletionRequest, message: Message, octave: int) -> tuple[i
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    """At both ends of the message: the share of wide characters and the last one; then its punctuation, digits, lines."""
+    """At both ends of the message: wide characters and the last one; punctuation, digits and lines, twice."""
     ends = text if len(text) <= HEAD_CHARS + TAIL_CHARS else text[:HEAD_CHARS] + text[-TAIL_CHARS:]
     octets = ends.encode("utf-8", "surrogatepass")
     size = len(octets)

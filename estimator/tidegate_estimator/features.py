@@ -8,10 +8,13 @@ the head and tail of one message are read. What is kept of a request is its cate
 24 bits each; n-grams are put together from them again when the answer is learned.
 """
 
+from functools import lru_cache
+from math import sqrt
+
 import numpy as np
 from msgspec import Struct
 
-from tidegate_estimator.arrays import Indices, Octets, Wide
+from tidegate_estimator.arrays import Floats, Indices, Wide
 from tidegate_estimator.categorical import asking_message, categorical_values
 from tidegate_estimator.grams import gram_sums
 from tidegate_estimator.hashing import LEFT, mix
@@ -23,18 +26,19 @@ VERSION = 1  # of what the features mean: weights learned under another are of n
 ROW_BITS = 18
 HASH_BITS = 24
 CATEGORICAL_MAX = 56
-SHAPES_MAX = 512  # numbers of rows that a request can have: what depends on nothing else is worth keeping
+_SCALES_MAX = 512  # kept: about as many as there are numbers of rows, for each of two heads
 # Arrays without dimensions: see hashing.
 _LEFT = np.array(LEFT, np.uint64)
 _TO_HASH, _TO_ROW = np.array(64 - HASH_BITS, np.uint64), np.array(64 - ROW_BITS, np.uint64)
 _HASH_TO_ROW = np.array(HASH_BITS - ROW_BITS, np.uint64)
+_LOW_BYTES = np.dtype({"names": ["low"], "formats": ["V3"], "itemsize": 8})
 _HASH_MASK = np.array(2**HASH_BITS - 1, np.uint64)
 
 assert CATEGORICAL_MAX + HEAD_WORDS + TAIL_WORDS <= 136  # of three bytes: a ticket is sealed and carried in 512
 
 
 class Features(Struct, frozen=True, gc=False):
-    """Hashes of HASH_BITS: categorical ones, and of words: the first `head_words` of the head, the others of the tail."""
+    """Hashes of HASH_BITS: categorical ones, and of words: the first `head_words` of the head, the rest of the tail."""
 
     categorical: Wide
     text: Wide
@@ -57,6 +61,10 @@ class Rows(Struct, frozen=True, gc=False):
     rows: Indices
     categorical: int
 
+    def scales(self, of_ngrams: float) -> Floats:
+        """The scale of each row: 1, and for n-grams `of_ngrams` / sqrt(their number)."""
+        return _scales(len(self.rows), self.categorical, of_ngrams)
+
 
 def read_features(request: CompletionRequest) -> Features:
     """The features of a request; constant time in the prompt's size."""
@@ -66,9 +74,9 @@ def read_features(request: CompletionRequest) -> Features:
     sums = np.array(categorical_values(request, message, words, identity.tenant, identity.model), np.uint64)
     sums *= _LEFT
     sums += identity.sums
-    text = np.array(words.head + words.tail, np.uint64)
+    text = np.array(words.text, np.uint64)
     text &= _HASH_MASK
-    return Features(mix(sums) >> _TO_HASH, text, len(words.head))
+    return Features(mix(sums) >> _TO_HASH, text, words.head_words)
 
 
 def rows_of(features: Features) -> Rows:
@@ -80,14 +88,23 @@ def rows_of(features: Features) -> Rows:
     return Rows(rows.view(np.int64), len(categorical))
 
 
+@lru_cache(_SCALES_MAX)
+def _scales(rows: int, categorical: int, of_ngrams: float) -> Floats:
+    scales: Floats = np.ones(rows, np.float32)
+    if rows > categorical:
+        scales[categorical:] = of_ngrams / sqrt(rows - categorical)
+    scales.flags.writeable = False  # shared by all requests of as many rows
+    return scales
+
+
 def pack_hashes(hashes: Wide) -> bytes:
     """Three bytes a hash."""
-    return hashes.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :3].tobytes()
+    return hashes.astype("<u8", copy=False).view(_LOW_BYTES)["low"].tobytes()
 
 
 def unpack_hashes(data: bytes) -> Wide:
     """What `pack_hashes` was given."""
-    octets: Octets = np.frombuffer(data, np.uint8).reshape(-1, 3)
-    wide = np.zeros((len(octets), 4), np.uint8)
-    wide[:, :3] = octets
-    return wide.view("<u4").ravel().astype(np.uint64)
+    # Every third byte begins a number of four, the lowest of which is its neighbour's.
+    overlapping = np.ndarray(len(data) // 3, "<u4", b"\0" + data, strides=3)
+    hashes: Wide = np.right_shift(overlapping, 8, dtype=np.uint64)
+    return hashes

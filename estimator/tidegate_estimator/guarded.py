@@ -19,14 +19,14 @@ from math import exp, log
 from msgspec.structs import replace
 
 from tidegate_estimator.caps import TOKENS_MAX, caps_of, was_cut
-from tidegate_estimator.categorical import name_hash
 from tidegate_estimator.cost import CostEstimate, Source
 from tidegate_estimator.history import History, Shape
+from tidegate_estimator.identity import identity_of
 from tidegate_estimator.lognormal import SIGMA_MAX, SIGMA_MIN, mean_under
 from tidegate_estimator.ngram import NgramEstimator
 from tidegate_estimator.request import CompletionRequest
 from tidegate_estimator.ticket import TICKET_BYTES, Ticket, open_ticket
-from tidegate_estimator.window import PRIOR, key_of
+from tidegate_estimator.window import PRIOR
 
 KEYS_MAX, MODELS_MAX = 20_000, 1024
 _WINDOW, _WIDER_WEIGHT = 256, 4.0
@@ -69,7 +69,7 @@ class GuardedEstimator:
     def estimate(self, request: CompletionRequest) -> CostEstimate:
         """Predict by the n-grams, or by the wider source where they are adrift; the ticket is always the n-grams'."""
         estimate = self._ngrams.estimate(request)
-        drift = self._drifts.get(key_of(request.tenant, request.model))
+        drift = self._drifts.get(identity_of(request.tenant, request.model).key)
         if drift is None or not drift.adrift or estimate.source is Source.CAP:
             return estimate
         return self._wider_estimate(request, estimate)
@@ -116,7 +116,7 @@ class GuardedEstimator:
 
     def _wider_estimate(self, request: CompletionRequest, estimate: CostEstimate) -> CostEstimate:
         """The estimate with the wider source's figures in it."""
-        shape, caps = self._wider_shape(name_hash(request.model)), caps_of(request)
+        shape, caps = self._wider_shape(identity_of(request.tenant, request.model).model), caps_of(request)
         p50, p80, p90, p95 = [caps.clip(caps.sequences * exp(level)) for level in shape.quantiles]
         log_mean = shape.mean + log(caps.sequences)
         log_sigma = min(max(shape.variance**0.5, SIGMA_MIN), SIGMA_MAX)

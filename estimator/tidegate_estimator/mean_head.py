@@ -9,13 +9,10 @@ decayed, or after a million answers a model that changed could not be learned an
 first answers, which touch only fresh rows, would be thrown across by hundreds of full steps at once.
 """
 
-from functools import lru_cache
-from math import sqrt
-
 import numpy as np
 
 from tidegate_estimator.arrays import Floats
-from tidegate_estimator.features import ROW_BITS, SHAPES_MAX, Rows
+from tidegate_estimator.features import ROW_BITS, Rows
 from tidegate_estimator.keys import COUNT, SUM
 
 PRIOR_LOG = 5.0  # ln(1 + 147 tokens)
@@ -42,7 +39,7 @@ class MeanHead:
 
     def correction(self, rows: Rows) -> float:
         """w.x: what the features add to the running mean."""
-        return float(self.weights.take(rows.rows).dot(_scales(len(rows.rows), rows.categorical)))
+        return float(self.weights.take(rows.rows).dot(rows.scales(_NGRAM_SCALE)))
 
     def learn(self, rows: Rows, row: Floats, length: float, correction: float) -> None:
         """Move weights and means toward one L; `correction` is what the features add to it now."""
@@ -55,25 +52,13 @@ class MeanHead:
         self.count = _DECAY * self.count + 1.0
 
     def _step(self, rows: Rows, error: float) -> None:
-        index, scales = rows.rows, _scales(len(rows.rows), rows.categorical)
+        index, scales = rows.rows, rows.scales(_NGRAM_SCALE)
         gradient = error * scales
         squares = self.squares.take(index)
         squares *= _SQUARES_DECAY
         squares += gradient * gradient
         self.squares[index] = squares
-        gradient *= _RATE
-        step = np.divide(gradient, np.sqrt(squares, out=squares), out=gradient)
-        move = abs(float(step.dot(scales)))
-        if move > _MOVE_MAX * abs(error):
-            step *= _MOVE_MAX * abs(error) / move
-        self.weights[index] += step
-
-
-@lru_cache(SHAPES_MAX)
-def _scales(rows: int, categorical: int) -> Floats:
-    """The scale of each row, made once for each number of rows."""
-    scales: Floats = np.ones(rows, np.float32)
-    if rows > categorical:
-        scales[categorical:] = _NGRAM_SCALE / sqrt(rows - categorical)
-    scales.flags.writeable = False
-    return scales
+        gradient /= np.sqrt(squares, out=squares)
+        move, move_max = _RATE * abs(float(gradient.dot(scales))), _MOVE_MAX * abs(error)
+        gradient *= _RATE * move_max / move if move > move_max else _RATE
+        self.weights[index] += gradient

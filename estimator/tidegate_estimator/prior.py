@@ -11,8 +11,12 @@ like any others, with the step sizes of weights that have been seen before.
 import zlib
 from functools import cache
 from importlib.resources import files
+from typing import TypeVar
 
 from tidegate_estimator import model_file
+from tidegate_estimator.estimator import Estimator
+
+E = TypeVar("E", bound=Estimator)
 
 FILE_NAME = "prior.tgm"
 _STATE_BYTES_MAX = 32 << 20
@@ -28,6 +32,14 @@ def prior_state() -> bytes | None:
         return unpack_prior(files(__package__).joinpath(FILE_NAME).read_bytes())
     except (OSError, ValueError):
         return None
+
+
+def from_prior(estimator: E) -> E:
+    """The n-gram estimator, started from the prior where there is one."""
+    state = prior_state()
+    if state is not None:
+        estimator.load(state)
+    return estimator
 
 
 def pack_prior(state: bytes) -> bytes:

@@ -18,6 +18,7 @@ _PRIOR_SIGMA, _PRIOR_WEIGHT, _WIDER_WEIGHT = 0.8, 20.0, 60.0
 _SURPRISE, _SURPRISE_STEP = 0.02, 0.25
 _EDGES: Doubles = np.linspace(-LIMIT, LIMIT, BINS + 1)
 _CENTRES: Doubles = (_EDGES[:-1] + _EDGES[1:]) / 2
+_ONES: Doubles = np.ones(BINS)
 _PRIOR: Doubles = np.exp(-0.5 * (_CENTRES / _PRIOR_SIGMA) ** 2)
 _PRIOR *= _PRIOR_WEIGHT / _PRIOR.sum()
 
@@ -31,15 +32,15 @@ class Residuals:
     def shares(self, row: Floats) -> Doubles:
         """The mixed histogram of a key; its sum is arbitrary."""
         wide = self.bins + _PRIOR
-        wide *= _WIDER_WEIGHT / np.add.reduce(wide)
+        wide *= _WIDER_WEIGHT / wide.dot(_ONES)  # a third of the time of their sum()
         wide += row[HISTOGRAM]
         return wide
 
-    def quantiles(self, row: Floats, levels: Doubles) -> Doubles:
+    def quantiles(self, row: Floats, levels: Doubles) -> list[float]:
         """Residuals at the levels, interpolated within bins."""
         cumulated = np.zeros(BINS + 1)
         np.add.accumulate(self.shares(row), out=cumulated[1:])
-        found: Doubles = np.interp(levels * cumulated[-1], cumulated, _EDGES)
+        found: list[float] = np.interp(levels * cumulated[-1], cumulated, _EDGES).tolist()
         return found
 
     def learn(self, row: Floats, residual: float) -> None:
@@ -67,5 +68,6 @@ class Residuals:
         return max(float(tail @ _CENTRES), bound)
 
     def _fade(self, row: Floats) -> None:
-        row[HISTOGRAM] *= _DECAY
+        own = row[HISTOGRAM]
+        own *= _DECAY  # a view: row[HISTOGRAM] *= _DECAY would copy the result onto itself
         self.bins *= _DECAY

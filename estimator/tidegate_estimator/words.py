@@ -6,6 +6,7 @@ texts are ASCII, and finding words in its bytes takes two thirds of the time tha
 """
 
 import re
+from itertools import compress
 from math import log2
 from zlib import crc32
 
@@ -77,7 +78,7 @@ _ASKS = {
     )
     for word in words
 }
-_NOTABLE = frozenset(_ASKS) | frozenset(_UNITS)
+_NOTABLE = {word: (_ASKS.get(word, 0), _UNITS.get(word, 0)) for word in (*_ASKS, *_UNITS)}
 _VERBS = frozenset(
     (
         b"write explain list give create make generate summarize translate describe what how why who when where "
@@ -92,19 +93,30 @@ class Words(Struct, frozen=True, gc=False):
     """What was read of one message.
 
     Attributes:
-        head, tail: 32-bit hashes of the first words (empty where the tail holds the whole message) and the last ones.
+        text: 32-bit hashes of the first words (none where the last ones are the whole message), then of the last ones.
+        head_words: how many of them are first words.
         first: hash of the first two words.
         verb: hash of the first word that says what to do, 0 for none.
         request: unit and octave of a stated length ("in 100 words"), 0 for none.
         asks: bits of words that ask for a short, long or formatted answer.
     """
 
-    head: list[int]
-    tail: list[int]
+    text: list[int]
+    head_words: int
     first: int
     verb: int
     request: int
     asks: int
+
+    @property
+    def head(self) -> list[int]:
+        """The first words."""
+        return self.text[: self.head_words]
+
+    @property
+    def tail(self) -> list[int]:
+        """The last words."""
+        return self.text[self.head_words :]
 
 
 def read_words(text: str) -> Words:
@@ -121,10 +133,9 @@ def read_words(text: str) -> Words:
     verb, start = _verb(opening), opening[:2]
     hashes = hashed([*start, verb, *head, *tail])
     at = len(start)
-    cut = at + 1 + len(head)
     return Words(
-        head=hashes[at + 1 : cut],
-        tail=hashes[cut:],
+        text=hashes[at + 1 :],
+        head_words=len(head),
         first=(31 * hashes[0] + hashes[at - 1]) % 2**32 if start else 0,
         verb=hashes[at] if verb else 0,
         request=request,
@@ -154,21 +165,15 @@ def _verb(opening: list[bytes]) -> bytes:
 
 def _wishes(words: list[bytes]) -> tuple[int, int]:
     """The last stated length, and the bits of `_ASKS`."""
-    asks, counted = 0, False
-    for word in _NOTABLE.intersection(words):
-        asks |= _ASKS.get(word, 0)
-        counted = counted or word in _UNITS
-    return _stated_length(words) if counted else 0, asks
-
-
-def _stated_length(words: list[bytes]) -> int:
-    request = 0
-    for at, unit in enumerate(map(_UNITS.get, words)):
-        if unit:
-            number = _number_before(words, at)
-            if number:
-                request = unit * 64 + round(2 * log2(number))
-    return request
+    request = asks = 0
+    # Few words are notable: compress finds them in half the time of a loop.
+    for at in compress(range(len(words)), map(_NOTABLE.get, words)):
+        ask, unit = _NOTABLE[words[at]]
+        asks |= ask
+        number = _number_before(words, at) if unit else 0
+        if number:
+            request = unit * 64 + round(2 * log2(number))
+    return request, asks
 
 
 def _number_before(words: list[bytes], at: int) -> int:

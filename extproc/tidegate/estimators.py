@@ -11,7 +11,7 @@ from pathlib import Path
 from tidegate.durable_file import read_file, replace_file
 from tidegate.errors import StateFileError
 from tidegate_estimator import Estimator, GuardedEstimator, WindowEstimator
-from tidegate_estimator.prior import prior_state
+from tidegate_estimator.prior import from_prior
 
 MODEL_BYTES_MAX = 64 << 20
 WINDOW, NGRAM = "window", "ngram"
@@ -22,11 +22,7 @@ def new_estimator(kind: str) -> Estimator:
     if kind == WINDOW:
         return WindowEstimator()
     assert kind == NGRAM, kind
-    estimator = GuardedEstimator()
-    prior = prior_state()
-    if prior is not None:
-        estimator.load(prior)
-    return estimator
+    return from_prior(GuardedEstimator())
 
 
 class Estimators:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 from tidegate.durable_file import read_file, replace_file
 from tidegate.errors import FlagError
-from tidegate.estimators import MODEL_BYTES_MAX, NGRAM, new_estimator
+from tidegate.estimators import MODEL_BYTES_MAX
 from tidegate_estimator import NgramEstimator
+from tidegate_estimator.prior import from_prior
 
 
 def starting_estimator(path: Path | None, flag: str, *, cold: bool) -> NgramEstimator:
@@ -20,9 +21,7 @@ def starting_estimator(path: Path | None, flag: str, *, cold: bool) -> NgramEsti
         return read_model(path, flag)
     if cold:
         return NgramEstimator()
-    estimator = new_estimator(NGRAM)
-    assert isinstance(estimator, NgramEstimator)
-    return estimator
+    return from_prior(NgramEstimator())
 
 
 def read_model(path: Path, flag: str) -> NgramEstimator:
