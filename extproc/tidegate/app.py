@@ -80,7 +80,7 @@ class App:
         intake = Intake(self.pools, self.tally, replica=self.replica)
         seal = new_seal(settings.key_file)
         write_receipt = self._write_receipt if settings.request_log else None
-        settlement = Settlement(self.pools, intake, self.tally, seal, write_receipt)
+        settlement = Settlement(self.pools, intake, self.tally, seal, self._clock, write_receipt)
         answers = Answers(self.replica, Random(), seal)  # noqa: S311  it spreads retries, it keeps no secret
         self.ext_proc = ExtProcService(intake, answers, self.tally, self._clock)
         if not settings.listen.startswith("unix:"):

@@ -11,12 +11,34 @@ from http import HTTPStatus
 from tidegate.admission.cost import finished
 from tidegate.admission.dollars import NANO
 from tidegate.admission.outcome import Charge, Ending, Outcome
+from tidegate.clock import Clock
 from tidegate.intake import Intake
 from tidegate.pools import Pool, Pools
 from tidegate.receipt import ReceiptField, receipt
 from tidegate.seal import Seal
 from tidegate.tally import Count, Tally
 from tidegate_estimator.usage import AnswerKind
+
+LEARNED_PER_S_MAX = 200.0
+"""Answers a second that teach the estimator. More would teach it little that these do not, and cost verdicts time:
+learning takes as long as a decision does."""
+
+
+class _Allowance:
+    """So many a second, and as many at once."""
+
+    def __init__(self, per_s: float, now_s: float) -> None:
+        self._per_s = self._left = per_s
+        self._now_s = now_s
+
+    def take(self, now_s: float) -> bool:
+        """One, if there is one left."""
+        self._left = min(self._left + (now_s - self._now_s) * self._per_s, self._per_s)
+        self._now_s = now_s
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
 
 
 class Settlement:
@@ -28,12 +50,15 @@ class Settlement:
         intake: Intake,
         tally: Tally,
         seal: Seal,
+        clock: Clock,
         write_receipt: Callable[[dict[str, ReceiptField]], None] | None,
     ) -> None:
         self._pools = pools
         self._intake = intake
         self._tally = tally
         self._seal = seal
+        self._clock = clock
+        self._lessons = _Allowance(LEARNED_PER_S_MAX, clock.now_s())
         self._write_receipt = write_receipt
 
     def take(self, outcomes: Iterable[Outcome]) -> None:
@@ -85,8 +110,7 @@ class Settlement:
             pool.usage.learn(kind, outcome.response_bytes, tokens)
         if complete:
             self._score(outcome, tokens)
-        if not pool.estimator.learn(ticket, tokens, "" if complete else "abort", outcome.prompt_tokens):
-            self._tally.add(Count.UNLEARNED, outcome.pool, "not_taken")
+        self._teach(pool, outcome, ticket, tokens)
         return None
 
     def _score(self, outcome: Outcome, tokens: int) -> None:
@@ -117,7 +141,14 @@ class Settlement:
         self._tally.add(Count.USAGE, outcome.pool, "inferred")
         if pool.usage.inferred_total % 2 == 0:
             self._tally.add(Count.UNLEARNED, outcome.pool, "inferred")
-        elif not pool.estimator.learn(ticket, inferred, "", outcome.prompt_tokens):
+        else:
+            self._teach(pool, outcome, ticket, inferred)
+
+    def _teach(self, pool: Pool, outcome: Outcome, ticket: bytes, tokens: int) -> None:
+        finish_reason = "" if outcome.ending is Ending.COMPLETE else "abort"
+        if not self._lessons.take(self._clock.now_s()):
+            self._tally.add(Count.UNLEARNED, outcome.pool, "enough_learned")
+        elif not pool.estimator.learn(ticket, tokens, finish_reason, outcome.prompt_tokens):
             self._tally.add(Count.UNLEARNED, outcome.pool, "not_taken")
 
     def _charge(self, pool: Pool | None, outcome: Outcome, charge: Charge, inferred_tokens: int | None) -> int | None:

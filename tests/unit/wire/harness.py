@@ -77,7 +77,7 @@ class Service:
         )
         intake = Intake(self.pools, self.tally, replica="replica")
         self.seal = Seal(bytes(32), bytes(8))
-        self.settlement = Settlement(self.pools, intake, self.tally, self.seal, None)
+        self.settlement = Settlement(self.pools, intake, self.tally, self.seal, self.clock, None)
         self.ext_proc = ExtProcService(intake, Answers("replica", Random(1), self.seal), self.tally, self.clock)
         self._tasks: list[asyncio.Task[None]] = []
 

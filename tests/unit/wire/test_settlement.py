@@ -2,6 +2,7 @@
 
 from tests.unit.wire.harness import BODY, CHAT, Service
 from tidegate.admission.outcome import Ending, Outcome
+from tidegate.settlement import LEARNED_PER_S_MAX
 from tidegate.tally import Count
 from tidegate.wire.events import Continue
 
@@ -94,3 +95,16 @@ async def test_predictions_are_scored_in_public() -> None:
     assert score(Count.SCORED_PREDICTED_TOKENS) == 180
     assert score(Count.SCORED_COMPLETION_TOKENS) == 250
     assert score(Count.SCORED_P90_PINBALL_TOKENS) == 0.1 * 50 + 0.1 * 20 + 0.9 * 20
+
+
+async def test_learning_leaves_time_for_verdicts() -> None:
+    """Of a burst only so many answers teach, and the next second as many again; all of them are scored."""
+    service = Service()
+    facts = {"predicted_tokens": 60, "predicted_p90_tokens": 100}
+    burst = int(LEARNED_PER_S_MAX) + 50
+    for seconds in (1, 2):
+        for _ in range(burst):
+            service.settlement.take([outcome(await decided(service), model="m", tenant="t", **facts)])
+        assert unlearned(service, "enough_learned") == 50 * seconds
+        assert service.tally.get(Count.SCORED_ANSWERS, "t", "m") == burst * seconds
+        service.clock.advance(1.0)
