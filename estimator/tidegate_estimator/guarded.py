@@ -1,5 +1,4 @@
-"""A guard over the n-gram estimator: where a tenant's predictions have drifted off, a wider source speaks until they
-are back.
+"""A guard over the n-gram estimator: while a tenant's predictions are adrift, a wider source speaks for them.
 
     z       = (ln tokens - mu) / max(sigma, .3)      of each whole answer, mu and sigma as predicted
     bias   += .05 (z - bias)                         of a tenant and model

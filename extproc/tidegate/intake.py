@@ -1,5 +1,4 @@
-"""From what Envoy sends of a request to a piece of work: whose it is, which pool's, what it will cost, how long it
-may wait.
+"""From what Envoy sends of a request to a piece of work: whose it is, which pool's, its cost, how long it may wait.
 
 Nothing a client sends can make this fail: an unknown API, a body that is not JSON, a model nobody serves run at a
 stated default cost and are counted; the engine gives the client its own answer.

@@ -1,5 +1,4 @@
-"""What becomes of a finished request: its pool settles it, the estimator learns from it, counters and the log record
-it.
+"""What becomes of a finished request: settled by its pool, learned from by the estimator, counted and logged.
 
 Releasing and settling are two events: the slot comes back when the ext_proc stream ends, the truth comes with the
 access-log entry, before or after. Settling happens at most once an id.
@@ -88,15 +87,15 @@ class Settlement:
     def _learn(self, pool: Pool, outcome: Outcome) -> int | None:
         """Teach the pool's estimator; returns the completion tokens where they had to be inferred."""
         complete = outcome.ending is Ending.COMPLETE
-        if complete:
-            self._intake.prove(outcome.tenant, outcome.model)
-        elif outcome.ending is not Ending.CLIENT_CANCELLED:
+        if not complete and outcome.ending is not Ending.CLIENT_CANCELLED:
             self._tally.add(Count.UNLEARNED, outcome.pool, outcome.ending.value)
             return None
         ticket = self._seal.open(outcome.ticket, outcome.id)
         if ticket is None:  # another key's, or forged: it teaches nothing
             self._tally.add(Count.UNLEARNED, outcome.pool, "not_sealed_by_us")
             return None
+        if complete:
+            self._intake.prove(outcome.tenant, outcome.model)
         # Of streams only: a whole JSON answer always tells its usage, or its bytes say little about its tokens.
         whole = complete and outcome.stream and outcome.status == HTTPStatus.OK and outcome.response_bytes > 0
         kind = AnswerKind(outcome.model, outcome.stream, outcome.api)

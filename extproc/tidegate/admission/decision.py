@@ -1,6 +1,4 @@
-"""The verdicts, and the rule that stands behind each: an exhaustive set, named the same in metrics, headers and
-logs.
-"""
+"""The verdicts, and the rule behind each: an exhaustive set, named the same in metrics, headers and logs."""
 
 from enum import StrEnum
 from typing import TypeAlias

@@ -1,3 +1,1 @@
-"""What operators see of the process itself: metrics and logs. What they see of requests comes from Envoy's own stats
-first.
-"""
+"""What operators see of the process itself: metrics and logs. Requests are seen in Envoy's own stats first."""

@@ -1,6 +1,4 @@
-"""The Prometheus page: counters from the tally and gauges from the pools, gathered when somebody scrapes and not
-before.
-"""
+"""The Prometheus page: counters from the tally and gauges from the pools, gathered when somebody scrapes."""
 
 from collections.abc import Callable, Iterable, Iterator
 
