@@ -23,6 +23,7 @@ from tidegate_estimator.history import History, Shape
 from tidegate_estimator.identity import identity_of
 from tidegate_estimator.lognormal import SIGMA_MAX, SIGMA_MIN, mean_under
 from tidegate_estimator.ngram import NgramEstimator
+from tidegate_estimator.recent import touch
 from tidegate_estimator.request import CompletionRequest
 from tidegate_estimator.ticket import TICKET_BYTES, Ticket, open_ticket
 from tidegate_estimator.window import PRIOR
@@ -103,9 +104,9 @@ class GuardedEstimator:
         length = log(completion_tokens / common.sequences)
         shape = self._wider_shape(common.model)
         miss = length - (common.log_mean - log(common.sequences))
-        drift = self._drift(common.key)
+        drift = touch(self._drifts, common.key, Drift, KEYS_MAX)
         drift.take(miss / max(common.log_sigma, _SIGMA_LEAST), abs(miss), abs(length - shape.quantiles[0]))
-        self._history(common.model).add(length, counts=True)
+        touch(self._by_model, common.model, _new_history, MODELS_MAX).add(length, counts=True)
         self._all.add(length, counts=True)
 
     def _wider_shape(self, model: int) -> Shape:
@@ -132,23 +133,9 @@ class GuardedEstimator:
             source=Source.WIDER,
         )
 
-    def _drift(self, key: int) -> Drift:
-        drift = self._drifts.get(key)
-        if drift is None:
-            drift = self._drifts[key] = Drift()
-            if len(self._drifts) > KEYS_MAX:
-                self._drifts.popitem(last=False)
-        self._drifts.move_to_end(key)
-        return drift
 
-    def _history(self, model: int) -> History:
-        history = self._by_model.get(model)
-        if history is None:
-            history = self._by_model[model] = History(_WINDOW)
-            if len(self._by_model) > MODELS_MAX:
-                self._by_model.popitem(last=False)
-        self._by_model.move_to_end(model)
-        return history
+def _new_history() -> History:
+    return History(_WINDOW)
 
 
 def _says_something(common: Ticket, tokens: int, finish_reason: str) -> bool:

@@ -31,6 +31,7 @@ from tidegate_estimator.lognormal import (
     mean_excess,
     mean_under,
 )
+from tidegate_estimator.recent import touch
 from tidegate_estimator.request import CompletionRequest
 from tidegate_estimator.ticket import U32_MAX, Ticket, open_ticket
 from tidegate_estimator.tokens import PromptTokens
@@ -160,7 +161,7 @@ class WindowEstimator:
             sigma = min(max(sqrt(shape.variance), SIGMA_MIN), SIGMA_MAX)
             share = self._imputed * _GOLDEN % 1.0
             length = min(log_beyond(shape.mean + correction, sigma, length, share), LOG_TOKENS_MAX)
-        own = self._history(ticket.key)
+        own = touch(self._by_key, ticket.key, _new_history, KEYS_MAX)
         own.add(length - correction, counts=counts)
         self._all.add(length - correction, counts=counts)
         # Against the tenant's own mean in both, or the sizes would take the credit for who sends them.
@@ -169,12 +170,6 @@ class WindowEstimator:
         self._all.correct(ticket.bucket, residual)
         return True
 
-    def _history(self, key: int) -> History:
-        """The key's history, made where there is none; the one taught longest ago makes room."""
-        history = self._by_key.get(key)
-        if history is None:
-            history = self._by_key[key] = History(KEY_WINDOW)
-            if len(self._by_key) > KEYS_MAX:
-                self._by_key.popitem(last=False)
-        self._by_key.move_to_end(key)
-        return history
+
+def _new_history() -> History:
+    return History(KEY_WINDOW)

@@ -105,10 +105,10 @@ def test_tenants_are_bounded() -> None:
     """Invented tenants push each other out and nothing else."""
     estimator = GuardedEstimator()
     ticket = estimator.estimate(request("t", 1)).ticket
-    for key in range(KEYS_MAX + 10):
-        estimator._drift(key)
+    estimator._drifts.update((key, Drift()) for key in range(KEYS_MAX))
     assert estimator.learn(ticket, 10, "stop")
     assert len(estimator._drifts) == KEYS_MAX
+    assert 0 not in estimator._drifts
 
 
 def test_drift_has_hysteresis() -> None:
