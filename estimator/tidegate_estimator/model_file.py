@@ -102,8 +102,9 @@ def freeze(state: NgramState) -> Arrays:
     """Copies of all that is worth keeping; a few milliseconds."""
     keys, key_rows = state.keys.columns()
     mean, distribution = state.mean_head, state.distribution_head
-    mean_rows = np.flatnonzero((mean.weights != 0.0) | (mean.squares != MEAN_SQUARES_START))
-    rows = np.flatnonzero(distribution.weights.any(axis=1))
+    # As they will be stored: a weight that 16 bits round to nothing would be kept once and be gone the next time.
+    mean_rows = np.flatnonzero((mean.weights.astype("<f2") != 0.0) | (mean.squares != MEAN_SQUARES_START))
+    rows = np.flatnonzero(distribution.weights.astype("<f2").any(axis=1))
     models = state.prompts.rows()
     return {
         "mean_rows": mean_rows,

@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 
 from tests.unit.estimator.asking import request
-from tidegate_estimator import NgramEstimator, WindowEstimator, features
+from tidegate_estimator import CompletionRequest, NgramEstimator, WindowEstimator, features
 from tidegate_estimator.keys import COUNT, KEYS_MAX, NOBODY, Keys
 from tidegate_estimator.ngram_ticket import NGRAM_TICKET_BYTES_MAX
 
@@ -43,6 +43,16 @@ def test_it_learns_on_after_loading(taught: NgramEstimator) -> None:
         for _ in range(5):
             estimator.learn(estimator.estimate(request("t1")).ticket, 77, "abort")
     assert pair[0].dump() == pair[1].dump() != taught.dump()
+
+
+def test_what_is_too_small_to_store_is_not_stored() -> None:
+    """An answer cut almost before it began moves weights by less than 16 bits can say: saved again, nothing changes."""
+    estimator = NgramEstimator()
+    ticket = estimator.estimate(CompletionRequest(max_tokens=1, sequences=2867)).ticket
+    assert estimator.learn(ticket, 1, "length")
+    state = estimator.dump()
+    estimator.load(state)
+    assert estimator.dump() == state
 
 
 def test_an_empty_state_loads(taught: NgramEstimator) -> None:
