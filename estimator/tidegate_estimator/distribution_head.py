@@ -7,12 +7,13 @@ b is the constant prior (150 tokens at p50, 500 at p90) until something has been
 it can have two humps: a tool call or an essay, from the same tenant.
 """
 
-from math import log, log1p
+from math import log1p
 
 import numpy as np
 
 from tidegate_estimator.arrays import Doubles, Floats, Indices
 from tidegate_estimator.features import ROW_BITS, Rows
+from tidegate_estimator.history import PRIOR_SIGMA
 
 BUCKETS = 32
 LOG_MAX = 10.4
@@ -27,8 +28,7 @@ _ROW = np.dtype(f"V{4 * BUCKETS}")  # a row as one item: numpy scatters items in
 _EDGES: Doubles = np.linspace(0.0, LOG_MAX, BUCKETS + 1)
 _CENTRES: Doubles = (_EDGES[:-1] + _EDGES[1:]) / 2
 _ONES: Doubles = np.ones(BUCKETS)
-_PRIOR_SIGMA = log(500 / 150) / 1.2816
-_BIAS: Floats = (-0.5 * ((_CENTRES - log1p(150.0)) / _PRIOR_SIGMA) ** 2).astype(np.float32).clip(-8.0)
+_BIAS: Floats = (-0.5 * ((_CENTRES - log1p(150.0)) / PRIOR_SIGMA) ** 2).astype(np.float32).clip(-8.0)
 
 
 class DistributionHead:

@@ -19,14 +19,13 @@ from msgspec.structs import replace
 
 from tidegate_estimator.caps import TOKENS_MAX, caps_of, was_cut
 from tidegate_estimator.cost import CostEstimate, Source
-from tidegate_estimator.history import History, Shape
+from tidegate_estimator.history import PRIOR, History, Shape
 from tidegate_estimator.identity import identity_of
 from tidegate_estimator.lognormal import SIGMA_MAX, SIGMA_MIN, mean_under
 from tidegate_estimator.ngram import NgramEstimator
 from tidegate_estimator.recent import touch
 from tidegate_estimator.request import CompletionRequest
 from tidegate_estimator.ticket import TICKET_BYTES, Ticket, open_ticket
-from tidegate_estimator.window import PRIOR
 
 KEYS_MAX, MODELS_MAX = 20_000, 1024
 _WINDOW, _WIDER_WEIGHT = 256, 4.0

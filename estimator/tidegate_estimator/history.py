@@ -8,7 +8,7 @@ tokens.
 
 from array import array
 from bisect import bisect_left, insort
-from math import floor
+from math import floor, log
 
 from msgspec import Struct
 
@@ -46,6 +46,13 @@ class Shape(Struct, frozen=True, gc=False):
         )
 
 
+PRIOR_SIGMA = log(500 / 150) / 1.2816
+PRIOR = Shape(
+    log(150.0),
+    PRIOR_SIGMA**2,
+    (log(150.0), log(150.0) + 0.8416 * PRIOR_SIGMA, log(500.0), log(150.0) + 1.6449 * PRIOR_SIGMA),
+)
+"""Before anything is known: 150 tokens at p50, 500 at p90."""
 _EMPTY = Shape(0.0, 0.0, (0.0, 0.0, 0.0, 0.0))
 
 

@@ -26,12 +26,12 @@ from tidegate_estimator.distribution_head import quantiles
 from tidegate_estimator.features import read_features, rows_of
 from tidegate_estimator.identity import identity_of
 from tidegate_estimator.keys import COUNT
-from tidegate_estimator.lognormal import LOG_TOKENS_MAX, SIGMA_FORCED, SIGMA_MAX, SIGMA_MIN, mean_excess, mean_under
+from tidegate_estimator.lognormal import LOG_TOKENS_MAX, SIGMA_FORCED, SIGMA_MAX, SIGMA_MIN, mean_under
 from tidegate_estimator.ngram_state import NgramState
 from tidegate_estimator.ngram_ticket import NgramTicket, open_ngram_ticket
+from tidegate_estimator.remaining import remaining_tokens
 from tidegate_estimator.request import CompletionRequest
-from tidegate_estimator.ticket import U32_MAX, Ticket
-from tidegate_estimator.window import PRIOR
+from tidegate_estimator.ticket import ticket_of
 
 _LEVELS: Doubles = np.array((0.5, 0.8, 0.9, 0.95))
 _P90 = 2
@@ -58,15 +58,12 @@ class NgramEstimator:
         levels = _calibrated(raw_levels, state.calibration.shift(row))
         p50, p80, p90, p95 = [caps.clip(caps.sequences * expm1(level)) for level in levels]
         log_mean, log_sigma = _log_normal(levels, caps)
-        common = Ticket(
-            forced=not caps.teaches,
+        common = ticket_of(
+            caps,
             bucket=0,
             key=identity.key,
             model=identity.model,
             base_tokens=base_tokens,
-            cap_tokens=min(caps.cap or 0, U32_MAX),
-            min_tokens=min(caps.least, U32_MAX),
-            sequences=caps.sequences,
             log_mean=log_mean,
             log_sigma=log_sigma,
         )
@@ -104,12 +101,7 @@ class NgramEstimator:
     def remaining(self, ticket: bytes, generated_tokens: int) -> float:
         """Expected tokens still to come, under the caller's cap; by the prior for bytes that are no ticket."""
         opened = open_ngram_ticket(ticket)
-        generated = float(min(max(generated_tokens, 0), U32_MAX))
-        if opened is None:
-            return mean_excess(PRIOR.mean, PRIOR.variance**0.5, generated, float(U32_MAX))
-        common = opened.common
-        cap = float(common.cap_tokens or U32_MAX)
-        return mean_excess(common.log_mean, common.log_sigma, generated, cap)
+        return remaining_tokens(None if opened is None else opened.common, generated_tokens)
 
     def dump(self) -> bytes:
         """The learned state: weights, hashes and lengths, no names; at most 14 MB."""

@@ -6,6 +6,8 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from tidegate_estimator.caps import Caps
+
 VERSION = 1
 U32_MAX = 2**32 - 1
 
@@ -55,6 +57,24 @@ class Ticket(Struct, frozen=True, kw_only=True, gc=False):
             self.log_sigma,
         )
         return body + _CHECK.pack(crc32(body) & 0xFFFF)
+
+
+def ticket_of(
+    caps: Caps, *, bucket: int, key: int, model: int, base_tokens: int, log_mean: float, log_sigma: float
+) -> Ticket:
+    """The ticket of an estimate under the caller's bounds."""
+    return Ticket(
+        forced=not caps.teaches,
+        bucket=bucket,
+        key=key,
+        model=model,
+        base_tokens=base_tokens,
+        cap_tokens=min(caps.cap or 0, U32_MAX),
+        min_tokens=min(caps.least, U32_MAX),
+        sequences=caps.sequences,
+        log_mean=log_mean,
+        log_sigma=log_sigma,
+    )
 
 
 def open_ticket(data: bytes) -> Ticket | None:

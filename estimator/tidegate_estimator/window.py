@@ -21,32 +21,25 @@ from zlib import crc32
 from tidegate_estimator import window_state
 from tidegate_estimator.caps import TOKENS_MAX, caps_of, was_cut
 from tidegate_estimator.cost import CostEstimate, Source
-from tidegate_estimator.history import BUCKETS, CORRECTION_MAX, History, Shape
+from tidegate_estimator.history import BUCKETS, CORRECTION_MAX, PRIOR, History, Shape
 from tidegate_estimator.lognormal import (
     LOG_TOKENS_MAX,
     SIGMA_FORCED,
     SIGMA_MAX,
     SIGMA_MIN,
     log_beyond,
-    mean_excess,
     mean_under,
 )
 from tidegate_estimator.recent import touch
+from tidegate_estimator.remaining import remaining_tokens
 from tidegate_estimator.request import CompletionRequest
-from tidegate_estimator.ticket import U32_MAX, Ticket, open_ticket
+from tidegate_estimator.ticket import Ticket, open_ticket, ticket_of
 from tidegate_estimator.tokens import PromptTokens
 
 KEYS_MAX = 20_000
 KEY_WINDOW, ALL_WINDOW = 64, 256
 _WIDER_WEIGHT = 4.0
 _GOLDEN = 0.6180339887498949
-
-_PRIOR_SIGMA = log(500 / 150) / 1.2816
-PRIOR = Shape(
-    log(150.0),
-    _PRIOR_SIGMA**2,
-    (log(150.0), log(150.0) + 0.8416 * _PRIOR_SIGMA, log(500.0), log(150.0) + 1.6449 * _PRIOR_SIGMA),
-)
 
 
 def key_of(tenant: str, model: str) -> int:
@@ -78,15 +71,12 @@ class WindowEstimator:
             log_mean = min(shape.mean + shift, LOG_TOKENS_MAX + log(caps.sequences))
             log_sigma = min(max(sqrt(shape.variance), SIGMA_MIN), SIGMA_MAX)
         p50, p80, p90, p95 = [caps.clip(exp(q + shift)) for q in shape.quantiles]
-        ticket = Ticket(
-            forced=not caps.teaches,
+        ticket = ticket_of(
+            caps,
             bucket=bucket,
             key=key,
             model=model,
             base_tokens=base_tokens,
-            cap_tokens=min(caps.cap or 0, U32_MAX),
-            min_tokens=min(caps.least, U32_MAX),
-            sequences=caps.sequences,
             log_mean=log_mean,
             log_sigma=log_sigma,
         )
@@ -115,11 +105,7 @@ class WindowEstimator:
 
     def remaining(self, ticket: bytes, generated_tokens: int) -> float:
         """Expected tokens still to come, under the caller's cap; by the prior for bytes that are no ticket."""
-        opened = open_ticket(ticket)
-        generated = float(min(max(generated_tokens, 0), U32_MAX))
-        if opened is None:
-            return mean_excess(PRIOR.mean, _PRIOR_SIGMA, generated, float(U32_MAX))
-        return mean_excess(opened.log_mean, opened.log_sigma, generated, float(opened.cap_tokens or U32_MAX))
+        return remaining_tokens(open_ticket(ticket), generated_tokens)
 
     def dump(self) -> bytes:
         """The learned state: hashes and lengths, no names; about 400 bytes a tenant and model."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tidegate import __version__
+from tidegate.arguments import number
 from tidegate.errors import OperatorError
 
 EXIT_OPERATOR_ERROR = 2
@@ -82,7 +83,7 @@ def _add_serve(commands: "argparse._SubParsersAction[_Parser]") -> None:
     )
     serve.add_argument(
         "--grace-s",
-        type=_bounded(0.0, 3600.0),
+        type=number(0.0, 3600.0),
         default=25.0,
         metavar="SECONDS",
         help="after SIGTERM, running answers are watched for at most this long (default %(default)g); "
@@ -90,7 +91,7 @@ def _add_serve(commands: "argparse._SubParsersAction[_Parser]") -> None:
     )
     serve.add_argument(
         "--body-mib-max",
-        type=_bounded(1.0, 512.0),
+        type=number(1.0, 512.0),
         default=32.0,
         metavar="MIB",
         help="largest request body taken in (default %(default)g); not below Envoy's own request_body_buffer_limit",
@@ -143,20 +144,3 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_OPERATOR_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
-class _bounded:  # noqa: N801  argparse shows the name of a type in its messages
-    """A number within bounds, for argparse."""
-
-    def __init__(self, low: float, high: float) -> None:
-        self._low = low
-        self._high = high
-
-    def __call__(self, text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not self._low <= value <= self._high:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {self._low:g} to {self._high:g}")
-        return value

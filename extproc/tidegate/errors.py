@@ -8,8 +8,6 @@ TidegateError
  |    +-- StateFileError          a saved state that does not open
  +-- ClientError                what a caller sent
  |    +-- MalformedBody           a request body that is not the API's JSON
- +-- EngineError                what an inference engine said
- +-- StoreError                 what a shared store said
 ```
 
 None of them may leave a request handler: a malformed body runs at a default cost, a bad policy runs under the last
@@ -49,11 +47,3 @@ class ClientError(TidegateError):
 
 class MalformedBody(ClientError):
     """A request body is not the JSON its API asks for; the message says in what way."""
-
-
-class EngineError(TidegateError):
-    """An inference engine said something that cannot be used."""
-
-
-class StoreError(TidegateError):
-    """A shared store failed."""

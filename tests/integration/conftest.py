@@ -1,10 +1,10 @@
 """Fixtures: factories of whole stacks, so that each test says which policy it runs under."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -15,6 +15,7 @@ from tests.integration.running_service import RunningService, start_service
 from tests.integration.stack import ScriptedStack, Stack, scripted_stack, tidegate_stack
 from tidegate.sim.processes import Processes, free_ports
 
+T = TypeVar("T")
 StackFactory = Callable[..., Awaitable[Stack]]
 ScriptedStackFactory = Callable[..., Awaitable[ScriptedStack]]
 GatedStackFactory = Callable[..., Awaitable[GatedStack]]
@@ -22,51 +23,45 @@ PuppetStackFactory = Callable[..., Awaitable[PuppetStack]]
 RawServiceFactory = Callable[..., Awaitable[tuple[RunningService, RawEnvoy]]]
 
 
-@pytest.fixture
-async def stack(tmp_path: Path) -> AsyncIterator[StackFactory]:
-    """Starts engine, tidegate and Envoy: `await stack(policy={...})`; arguments as of `tidegate_stack`."""
+@asynccontextmanager
+async def factory(
+    open_stack: Callable[..., AbstractAsyncContextManager[T]], root: Path
+) -> AsyncIterator[Callable[..., Awaitable[T]]]:
+    """What starts stacks, each with a log folder of its own, and stops them all when the test is over."""
     numbers = count(1)
     async with AsyncExitStack() as exits:
 
-        async def start(**arguments: Any) -> Stack:
-            return await exits.enter_async_context(tidegate_stack(tmp_path / f"stack-{next(numbers)}", **arguments))
+        async def start(**arguments: Any) -> T:
+            return await exits.enter_async_context(open_stack(root / f"stack-{next(numbers)}", **arguments))
 
+        yield start
+
+
+@pytest.fixture
+async def stack(tmp_path: Path) -> AsyncIterator[StackFactory]:
+    """Starts engine, tidegate and Envoy: `await stack(policy={...})`; arguments as of `tidegate_stack`."""
+    async with factory(tidegate_stack, tmp_path) as start:
         yield start
 
 
 @pytest.fixture
 async def scripted(tmp_path: Path) -> AsyncIterator[ScriptedStackFactory]:
     """Starts Envoy between scripted neighbours: `await scripted(decide=...)`; arguments as of `scripted_stack`."""
-    numbers = count(1)
-    async with AsyncExitStack() as exits:
-
-        async def start(**arguments: Any) -> ScriptedStack:
-            return await exits.enter_async_context(scripted_stack(tmp_path / f"scripted-{next(numbers)}", **arguments))
-
+    async with factory(scripted_stack, tmp_path / "scripted") as start:
         yield start
 
 
 @pytest.fixture
 async def gated(tmp_path: Path) -> AsyncIterator[GatedStackFactory]:
     """Starts tidegate and Envoy before a scripted engine: `await gated(policy=...)`; arguments as of `gated_stack`."""
-    numbers = count(1)
-    async with AsyncExitStack() as exits:
-
-        async def start(**arguments: Any) -> GatedStack:
-            return await exits.enter_async_context(gated_stack(tmp_path / f"gated-{next(numbers)}", **arguments))
-
+    async with factory(gated_stack, tmp_path / "gated") as start:
         yield start
 
 
 @pytest.fixture
 async def puppet(tmp_path: Path) -> AsyncIterator[PuppetStackFactory]:
     """Starts tidegate and Envoy before an engine on strings: `await puppet(policy=...)`; as of `puppet_stack`."""
-    numbers = count(1)
-    async with AsyncExitStack() as exits:
-
-        async def start(**arguments: Any) -> PuppetStack:
-            return await exits.enter_async_context(puppet_stack(tmp_path / f"puppet-{next(numbers)}", **arguments))
-
+    async with factory(puppet_stack, tmp_path / "puppet") as start:
         yield start
 
 

@@ -98,11 +98,6 @@ def client_timeout(headers: Mapping[str, str]) -> ClientTimeout:
     return ClientTimeout(timeout_s=timeout_s, ignored=ignored)
 
 
-def client_timeout_s(headers: Mapping[str, str]) -> float | None:
-    """The client's timeout in seconds, or None: `client_timeout` without the count of what was unusable."""
-    return client_timeout(headers).timeout_s
-
-
 def _seconds(text: str) -> float | None:
     """A plain positive decimal; zero means no timeout in some clients and nothing in others, so it says nothing."""
     return (float(text) or None) if _DECIMAL.fullmatch(text) else None

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tidegate.arguments import whole
 from tidegate.errors import FlagError
 from tidegate.estimator_command.models import read_model, starting_estimator, write_model
 from tidegate.estimator_command.reading import Answers, Order, read_answers
@@ -136,7 +137,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="MODEL", help="model file to write")
     parser.add_argument("--init", type=Path, metavar="MODEL", help="model to go on from (default: the shipped prior)")
     parser.add_argument(
-        "--epochs", type=_whole(1, EPOCHS_MAX), default=1, help="passes over it all (default %(default)s)"
+        "--epochs", type=whole(1, EPOCHS_MAX), default=1, help="passes over it all (default %(default)s)"
     )
     parser.add_argument(
         "--key-file", type=Path, metavar="FILE", help="key of the service, to open the tickets in access-log entries"
@@ -153,7 +154,7 @@ def _add_inspect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", type=Path, required=True, metavar="MODEL", help="model file to read")
     parser.add_argument("--tenant", metavar="NAME", help="a tenant whose figures are wanted, with --name-model")
     parser.add_argument("--name-model", metavar="NAME", help="the model's name that the tenant asks for")
-    parser.add_argument("--top", type=_whole(1, 1000), default=20, help="weights shown (default %(default)s)")
+    parser.add_argument("--top", type=whole(1, 1000), default=20, help="weights shown (default %(default)s)")
 
 
 def _add_inputs(parser: argparse.ArgumentParser) -> None:
@@ -168,28 +169,15 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--in-flight",
-        type=_whole(0, 10_000),
+        type=whole(0, 10_000),
         default=IN_FLIGHT,
         metavar="N",
         help="requests predicted before an answer is learned (default %(default)s)",
     )
     parser.add_argument(
         "--answers-max",
-        type=_whole(1, 10_000),
+        type=whole(1, 10_000),
         default=ANSWERS_MAX,
         metavar="N",
         help="answers taken of one corpus prompt (default %(default)s)",
     )
-
-
-class _whole:  # noqa: N801  argparse shows the name of a type in its messages
-    """A whole number within bounds, for argparse."""
-
-    def __init__(self, low: int, high: int) -> None:
-        self._low = low
-        self._high = high
-
-    def __call__(self, text: str) -> int:
-        if not text.isdecimal() or len(text) > 9 or not self._low <= int(text) <= self._high:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {self._low} to {self._high}")
-        return int(text)

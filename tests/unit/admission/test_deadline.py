@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.admission.deadline import client_timeout, client_timeout_s, hold_s, patience_s
+from tidegate.admission.deadline import client_timeout, hold_s, patience_s
 from tidegate.admission.limits import Mode
 
 from .builders import cost, patient
@@ -142,5 +142,5 @@ def test_one_bad_header_leaves_the_others() -> None:
 @given(st.dictionaries(st.sampled_from(HEADERS), st.text(max_size=40)))
 def test_any_text_is_survived(headers: dict[str, str]) -> None:
     """Whatever the texts, the answer is None or within the bounds."""
-    timeout_s = client_timeout_s(headers)
+    timeout_s = client_timeout(headers).timeout_s
     assert timeout_s is None or 0.05 <= timeout_s <= 3600.0
