@@ -173,6 +173,7 @@ class Intake:
             sequences=sequences,
             stream=stream,
             ttft_budget_s=policy.ttft_budget_s,
+            tpot_target_s=policy.tpot_target_s,
             client_timeout_s=opening.client_timeout_s,
             hold_s_max=opening.hold_s_max,
             weight=policy.weight,

@@ -66,7 +66,9 @@ class Turnstile:
 
     def preview(self, work: Work) -> Reject | None:
         """The refusal this work would meet now for certain; books nothing."""
-        return self.controller.preview(work, self._clock.now_s())
+        refusal = self.controller.preview(work, self._clock.now_s())
+        self._deliver()
+        return refusal
 
     def settle(self, outcome: Outcome) -> bool:
         """Take in how a request ended; True the first time its id is seen."""

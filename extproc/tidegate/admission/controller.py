@@ -4,29 +4,41 @@ It never waits and never asks for the time: every call says what the time is. It
 
 * takes `take_verdicts()` after every other call: a verdict on one request may come out of a call about another,
 * calls `tick` no later than `next_wake_s()`, because between two such moments nothing depends on the time,
-* calls `release` once for every id it submitted, when that request's stream has ended.
+* calls `release` once for every id it submitted, when that request's stream has ended,
+* tells what else becomes known: `settle` for an outcome, `read` for an engine's own counters, `first_token` where the
+  answer can be seen.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tidegate.admission import books
-from tidegate.admission.cost import Cost, price
+from tidegate.admission.calibration import Calibration
+from tidegate.admission.cost import Cost, finished, price
 from tidegate.admission.decision import Admit, Decision, Enqueue, Reject, Rule, Verdict
 from tidegate.admission.drain_rate import DrainRate
+from tidegate.admission.fleet import Fleet
+from tidegate.admission.flights import Flight, Flights
+from tidegate.admission.gates.prefill import BACKLOG_S_MAX
+from tidegate.admission.guards import Guards
 from tidegate.admission.ledger import Booking, Ledger
 from tidegate.admission.limits import Limits
-from tidegate.admission.load import Load, capacity, queue_len_max
-from tidegate.admission.outcome import Outcome
+from tidegate.admission.load import Load
+from tidegate.admission.outcome import Ending, Outcome
 from tidegate.admission.pace import Pace
+from tidegate.admission.queue_len import QueueLen
 from tidegate.admission.queues.base import Ahead, Queue, Waiting
-from tidegate.admission.queues.round_robin import RoundRobin
-from tidegate.admission.ramp import Ramp
-from tidegate.admission.rules import decide, evict, reconsider
+from tidegate.admission.queues.fair import FairQueue
+from tidegate.admission.reading import EngineReading
+from tidegate.admission.records import as_record
+from tidegate.admission.rules import decide, evict, gates_of, reconsider
 from tidegate.admission.settled import Settled
 from tidegate.admission.snapshot import Snapshot
+from tidegate.admission.step_model import StepModel
 from tidegate.admission.work import Work
 
 _NOBODY = Ahead(0, 0.0)
+_WATCH_S = 1.0
+_LOOK_S_MIN, _LOOK_S_MAX = 0.005, 0.1
 
 
 class Controller:
@@ -35,31 +47,48 @@ class Controller:
     Args:
         limits: of one engine.
         engines: how many there are; they count as alive until `set_engines_alive` says otherwise.
+        names: their addresses, where the controller chooses among them; `engines` is then their number.
         now_s: the time.
         ramp: start at a quarter of the limits and rise to all of them within ten seconds, after a start and after an
             outage of every engine.
+        model_of: makes the step model of one engine.
     """
 
-    def __init__(self, limits: Limits, *, engines: int = 1, now_s: float, ramp: bool = True) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        engines: int = 1,
+        names: Sequence[str] = (),
+        now_s: float,
+        ramp: bool = True,
+        model_of: Callable[[], StepModel] = StepModel,
+    ) -> None:
         self._limits = limits
-        self._engines = self._alive = max(engines, 0)
-        self._ramp = Ramp(start_s=now_s, enabled=ramp)
+        self._gates = gates_of(limits)
+        self._engines = max(len(names) or engines, 0)
+        self._fleet = Fleet(limits, count=engines, names=names, now_s=now_s, ramp=ramp, model_of=model_of)
         self._ledger = Ledger()
-        self._queue: Queue = RoundRobin()
+        self._flights = Flights()
+        self._queue: Queue = FairQueue(limits.order, alpha=limits.alpha, fair=limits.fair)
+        self._queue_len = QueueLen(now_s)
+        self._calibration = Calibration()
         self._pace = Pace()
         self._drain_rate = DrainRate()
+        self._guards = Guards(limits)
         self._settled = Settled()
         self._verdicts: dict[str, Verdict] = {}  # of queued works, until taken; a released id leaves it
         self._draining = False
-        self._now_s = now_s
+        self._now_s = self._watched_s = now_s
 
     def submit(self, work: Work, now_s: float) -> Decision:
         """Decide on a request that arrives; its id must not be waiting or running."""
         assert work.id not in self._queue, f"{work.id} is already waiting"
         assert work.id not in self._ledger, f"{work.id} is already running"
         now_s = self._advance(now_s)
+        self._fleet.pace(work.tpot_target_s)
         load = self._load(work, self.price(work), arriving=True)
-        decision = decide(work, load, self._limits, now_s=now_s)
+        decision = decide(work, load, self._limits, now_s=now_s, gates=self._gates)
         if isinstance(decision, Admit):
             self._book(work, decision, load.cost, now_s)
         elif isinstance(decision, Enqueue):
@@ -81,32 +110,35 @@ class Controller:
         """Nobody waits and less than half of everything is booked: a look that costs nothing, most of the time
         enough.
         """
-        if len(self._queue) or self._draining or not self._alive:
+        if len(self._queue) or self._draining or not self._fleet.width:
             return False
-        share = self._alive * self._ramp.share(self._now_s) / 2.0
-        ledger, limits = self._ledger, self._limits
-        return ledger.sequences < share * limits.slots and ledger.kv_tokens < share * limits.kv_tokens
+        book = self._fleet.books[0]
+        share = self._fleet.width * book.share / 2.0
+        ledger = self._ledger
+        return ledger.sequences < share * book.slots_each and ledger.kv_tokens < share * book.kv_tokens_each
 
     def preview(self, work: Work, now_s: float) -> Reject | None:
-        """The refusal that `submit` would certainly return now for `work` or a larger one; changes nothing.
-
-        None also where the passing of time has consequences that no call has brought in yet.
-        """
-        due_s = self._due_s()
-        if due_s is not None and now_s >= due_s:
-            return None
-        load = self._load(work, self.price(work), arriving=True, now_s=now_s)
-        decision = decide(work, load, self._limits, now_s=now_s)
+        """The refusal that `submit` would certainly return now for `work` or a larger one; books nothing."""
+        now_s = self._advance(now_s)
+        load = self._load(work, self.price(work), arriving=True)
+        decision = decide(work, load, self._limits, now_s=now_s, gates=self._gates)
         return decision if isinstance(decision, Reject) else None
 
     def release(self, work_id: str, now_s: float) -> bool:
         """The stream of this request has ended: withdraw it, or give back what it holds; False where it did neither."""
         now_s = self._advance(now_s)
         self._verdicts.pop(work_id, None)
-        released = self._queue.withdraw(work_id) or self._ledger.release(work_id)
-        if released:
+        if self._queue.withdraw(work_id):
             self._serve(now_s)
-        return released
+            return True
+        if not self._ledger.release(work_id):
+            return False
+        flight = self._flights.end(work_id, now_s)
+        assert flight is not None, f"{work_id} was booked without a flight"
+        flight.row = flight.book.release(work_id, now_s)
+        self._guards.watch(in_flight=len(self._flights), now_s=now_s)
+        self._serve(now_s)
+        return True
 
     def settle(self, outcome: Outcome, now_s: float) -> bool:
         """Learn from a finished request of any replica, once; False where its id was settled before or is empty."""
@@ -114,12 +146,35 @@ class Controller:
         if not outcome.id or not self._settled.first_time((outcome.replica, outcome.id), now_s):
             return False
         self._pace.learn(outcome)
-        if self._ledger.settle(outcome.id):
-            self._serve(now_s)
+        flight = self._flights.settle(outcome.id)
+        self._fleet.judge(outcome, now_s, silent_s=_silent_s(flight, outcome, now_s))
+        self._guards.learn(outcome, now_s)
+        if flight is not None:
+            self._learn(flight, outcome, now_s)
+        orphan = self._ledger.settle(outcome.id)
+        if orphan:
+            self._fleet.forget_orphan(outcome.id, now_s)
+        self._serve(now_s)
         return True
 
+    def first_token(self, work_id: str, now_s: float) -> None:
+        """The first token of a running request was seen; from now on one that was not seen has not come."""
+        now_s = self._advance(now_s)
+        if not self._fleet.sees_first_tokens:
+            self._fleet.see_first_tokens()
+        flight = self._flights.running(work_id)
+        if flight is not None:
+            flight.book.first_token(work_id, now_s)
+            self._serve(now_s)
+
+    def read(self, engine: str, reading: EngineReading, now_s: float) -> None:
+        """Take in what an engine says of itself; of a pooled book, their sums and mean KV use."""
+        now_s = self._advance(now_s)
+        self._fleet.named(engine).read(reading, now_s)
+        self._serve(now_s)
+
     def tick(self, now_s: float) -> None:
-        """Bring in what the time has brought: expiries, the ramp, the drain rate."""
+        """Bring in what the time has brought: expiries, prompts done, the ramp, the drain rate."""
         self._advance(now_s)
 
     def take_verdicts(self) -> list[Verdict]:
@@ -129,17 +184,37 @@ class Controller:
         return verdicts
 
     def next_wake_s(self) -> float | None:
-        """When `tick` must be called at the latest; None while nobody waits."""
-        return self._due_s() if len(self._queue) else None
+        """When `tick` must be called at the latest; None while nobody waits.
+
+        While somebody does, prompts get done and rates fill up with time alone: a look every tenth of a second, or as
+        soon as the backlog of an engine is reckoned short enough.
+        """
+        if not len(self._queue):
+            return None
+        opens_in_s = min(
+            (in_s for book in self._fleet if (in_s := book.opens_in_s(book.share * BACKLOG_S_MAX)) is not None),
+            default=_LOOK_S_MAX,
+        )
+        look_s = self._now_s + min(max(opens_in_s, _LOOK_S_MIN), _LOOK_S_MAX)
+        due_s = self._due_s()
+        return look_s if due_s is None else min(look_s, due_s)
 
     def reconfigure(self, limits: Limits, engines: int, now_s: float) -> None:
         """Take over new limits and another number of engines; engines that are down stay down, new ones count as alive.
 
-        Nothing that runs or waits is refused for it, but what can never fit any more is when its turn comes.
+        Nothing that runs or waits is refused for it, but what can never fit any more is when its turn comes. Those that
+        wait keep their places where the order stays, and else are put in the new order.
         """
         now_s = self._advance(now_s)
-        self._limits = limits
-        alive = self._alive + engines - self._engines
+        before, self._limits, self._gates = self._limits, limits, gates_of(limits)
+        self._fleet.reconfigure(limits)
+        self._guards.reconfigure(limits)
+        if (before.order, before.alpha, before.fair) != (limits.order, limits.alpha, limits.fair):
+            waiting = self._queue.clear()
+            self._queue = FairQueue(limits.order, alpha=limits.alpha, fair=limits.fair)
+            for each in waiting:
+                self._queue.push(each)
+        alive = self._fleet.width + engines - self._engines
         self._engines = max(engines, 0)
         self._set_alive(alive, now_s)
 
@@ -156,8 +231,10 @@ class Controller:
         self._drain_rate.watch(waiting=False, now_s=now_s)
 
     def snapshot(self, now_s: float) -> Snapshot:
-        """The gauges; changes nothing."""
-        share, alive, ledger = self._ramp.share(now_s), self._alive, self._ledger
+        """The gauges; books are reckoned on to now."""
+        self._fleet.advance(max(now_s, self._now_s))
+        fleet, ledger = self._fleet, self._ledger
+        alive = fleet.width > 0
         return Snapshot(
             in_flight=len(ledger),
             orphans=ledger.orphans,
@@ -165,13 +242,13 @@ class Controller:
             kv_tokens=ledger.kv_tokens,
             over_sequences=ledger.over_sequences,
             over_kv_tokens=ledger.over_kv_tokens,
-            sequences_max=capacity(self._limits.slots, engines=alive, share=share) if alive else 0,
-            kv_tokens_max=capacity(self._limits.kv_tokens, engines=alive, share=share) if alive else 0,
+            sequences_max=sum(book.slots for book in fleet) if alive else 0,
+            kv_tokens_max=sum(book.kv_tokens_max for book in fleet) if alive else 0,
             queue_len=len(self._queue),
-            queue_len_max=queue_len_max(self._limits.queue_len, engines=alive),
+            queue_len_max=self._queue_len_max(),
             queued_s=self._queue.cost_s,
-            engines=alive,
-            share=share,
+            engines=fleet.width,
+            share=fleet.books[0].share,
             tau_s=self._pace.tau_s,
             drain_rate=self._drain_rate.value,
             draining=self._draining,
@@ -179,7 +256,11 @@ class Controller:
 
     def price(self, work: Work) -> Cost:
         """What `work` would ask of an engine, at its limits and its pace of now; changes nothing."""
-        return price(work, self._limits, tau_s=self._pace.tau_s)
+        log_mean, log_sigma = work.log_mean, work.log_sigma
+        if log_sigma > 0.0:  # else its length is known
+            log_mean, log_sigma = self._calibration.calibrate(log_mean, log_sigma)
+        engine = self._fleet.reference
+        return price(work, engine, log_mean=log_mean, log_sigma=log_sigma, tau_s=self._pace.tau_s)
 
     def dump_books(self, now_s: float) -> list[dict[str, object]]:
         """What runs, as plain records for a state file: `id`, `sequences`, `kv_tokens`, `expires_in_s`."""
@@ -188,86 +269,112 @@ class Controller:
     def restore_books(self, records: Iterable[Mapping[str, object]], now_s: float) -> int:
         """Book what an earlier process left running; the number of records that were of use."""
         now_s = self._advance(now_s)
-        return sum(self._ledger.adopt(work_id, booking) for work_id, booking in books.read(records, now_s))
+        adopted = 0
+        for work_id, booking in books.read(records, now_s):
+            if self._ledger.adopt(work_id, booking):
+                self._fleet.adopt(work_id, booking, now_s)
+                adopted += 1
+        return adopted
 
-    def dump_pace(self) -> dict[str, float]:
-        """What was learned of the engines' pace, for a state file."""
-        return {"tau_s": self._pace.tau_s}
+    def dump_pace(self) -> dict[str, object]:
+        """What was learned of the engines, for a state file."""
+        return {"tau_s": self._pace.tau_s, "calibration": self._calibration.dump(), "engines": self._fleet.dump()}
 
     def restore_pace(self, record: Mapping[str, object]) -> None:
         """Take over what an earlier process learned; ValueError where it is damaged, an empty record says nothing."""
-        if record:
-            self._pace.restore(record.get("tau_s"))
+        if "tau_s" in record:
+            self._pace.restore(record["tau_s"])
+        if "calibration" in record:
+            self._calibration.restore(as_record(record["calibration"]))
+        if "engines" in record:
+            self._fleet.restore(as_record(record["engines"]))
 
-    def _load(self, work: Work, cost: Cost, *, arriving: bool, now_s: float | None = None) -> Load:
-        queue = self._queue
+    def _load(self, work: Work, cost: Cost, *, arriving: bool) -> Load:
+        queue, now_s = self._queue, self._now_s
         ahead, makes_room = _NOBODY, False
+        queue_len_max = self._queue_len_max()
         if arriving and len(queue):
-            ahead = queue.ahead(work, cost.bottleneck_s)
-            full = len(queue) == queue_len_max(self._limits.queue_len, engines=self._alive)
+            ahead = queue.ahead(work, cost_s=cost.bottleneck_s, now_s=now_s)
             # without an engine nobody is refused for a newcomer's sake: waiting is all there is to have
-            makes_room = full and self._alive > 0 and queue.overflow(work, cost.bottleneck_s) is not None
+            full = len(queue) >= queue_len_max and self._fleet.width > 0
+            makes_room = full and queue.overflow(work, cost_s=cost.bottleneck_s, now_s=now_s) is not None
         return Load(
             cost=cost,
-            engines=self._alive,
-            share=self._ramp.share(self._now_s if now_s is None else now_s),
-            sequences=self._ledger.sequences,
-            kv_tokens=self._ledger.kv_tokens,
+            engines=self._fleet.up(),
+            in_flight=len(self._ledger) + self._ledger.orphans,
             queue_len=len(queue),
+            queue_len_max=queue_len_max,
             queued_s=queue.cost_s,
             ahead_len=ahead.requests,
             ahead_s=ahead.cost_s,
             makes_room=makes_room,
             drain_rate=self._drain_rate.value,
+            width=self._fleet.width,
             draining=self._draining,
+            signals=self._guards.signals(work, cost, now_s),
         )
 
+    def _queue_len_max(self) -> int:
+        """Requests that may wait; a pool without any engine keeps the queue of one."""
+        engines = max(self._fleet.width, 1)
+        stated = self._limits.queue_len
+        return engines * (self._queue_len.per_engine(engines, self._now_s) if stated is None else stated)
+
     def _due_s(self) -> float | None:
-        """The next moment at which time alone changes something."""
+        """The next moment at which time alone changes something, prompts apart."""
         moments = [self._ledger.next_expiry_s()]
         if len(self._queue):
             moments += (
                 self._queue.next_expiry_s(),
                 self._drain_rate.closes_at_s,
-                self._ramp.next_step_s(self._now_s),
+                self._fleet.next_change_s(),
             )
         return min((moment for moment in moments if moment is not None), default=None)
 
     def _advance(self, now_s: float) -> float:
         """Bring in everything that has fallen due; the time, which never goes back."""
         due_s = self._due_s()
-        now_s = self._now_s = max(now_s, self._now_s)
+        now_s = max(now_s, self._now_s)
+        passed = now_s > self._now_s
+        self._now_s = now_s
+        self._fleet.advance(now_s)
+        if now_s >= self._watched_s + _WATCH_S:
+            self._watched_s = now_s
+            self._calibration.watch(*self._fleet.estimates())
         if due_s is not None and now_s >= due_s:
-            self._ledger.expire(now_s)
-            self._drain_rate.roll(engines=self._alive, now_s=now_s)
+            for work_id in self._ledger.expire(now_s):
+                self._fleet.forget_orphan(work_id, now_s)
+            self._drain_rate.roll(engines=self._fleet.width, now_s=now_s)
             for waiting in self._queue.expire(now_s):
                 self._conclude(waiting, now_s)
+        if passed and len(self._queue):
             self._serve(now_s)
         return now_s
 
     def _set_alive(self, count: int, now_s: float) -> None:
-        if self._alive == 0 and count > 0:
-            self._ramp.restart(now_s)
-        self._alive = max(count, 0)
+        self._fleet.set_alive(count, now_s)
         self._serve(now_s)
 
     def _serve(self, now_s: float) -> None:
         """Give every queued request its verdict whose turn has come, until one has to wait."""
-        while len(self._queue) and self._queue.pop_ready(lambda waiting: self._judge(waiting, now_s)) is not None:
+        while (
+            len(self._queue) and self._queue.pop_ready(lambda waiting: self._judge(waiting, now_s), now_s) is not None
+        ):
             pass
         self._drain_rate.watch(waiting=len(self._queue) > 0, now_s=now_s)
 
     def _make_room(self, work: Work, load: Load, now_s: float) -> None:
         """Refuse the one in the full queue that `work` has a better claim than."""
-        victim = self._queue.overflow(work, load.cost.bottleneck_s)
+        victim = self._queue.overflow(work, cost_s=load.cost.bottleneck_s, now_s=now_s)
         assert victim is not None, f"nobody makes room for {work.id}"
         self._queue.withdraw(victim.work.id)
-        self._verdicts[victim.work.id] = evict(victim, load, self._limits, now_s=now_s)
+        self._verdicts[victim.work.id] = evict(victim, load, now_s=now_s)
 
     def _judge(self, waiting: Waiting, now_s: float) -> Verdict | None:
         """The verdict on a queued request, with all that follows from it but its leaving the queue."""
         cost = self.price(waiting.work)
-        verdict = reconsider(waiting, self._load(waiting.work, cost, arriving=False), self._limits, now_s=now_s)
+        load = self._load(waiting.work, cost, arriving=False)
+        verdict = reconsider(waiting, load, self._limits, now_s=now_s, gates=self._gates)
         if verdict is None:
             return None
         self._verdicts[verdict.id] = verdict
@@ -281,12 +388,45 @@ class Controller:
         assert isinstance(verdict, Reject), f"{waiting.work.id} left the queue without a refusal"
 
     def _book(self, work: Work, admit: Admit, cost: Cost, now_s: float) -> None:
-        ends_in_s = min(work.client_timeout_s, 2.0 * (cost.ttft_s + cost.answer_s) + 5.0)
+        book = self._fleet.named(admit.engine)
+        ends_in_s = min(work.client_timeout_s, 2.0 * (book.ttft_s(cost.prompt_tokens) + cost.answer_s) + 5.0)
         booking = Booking(
             sequences=cost.sequences,
             kv_tokens=cost.kv_tokens,
             over=admit.reason.rule is Rule.NOT_REFUSABLE,
             ends_at_s=now_s + ends_in_s,
         )
-        self._ledger.book(work.id, booking)
+        if self._ledger.book(work.id, booking):
+            self._fleet.forget_orphan(work.id, now_s)
+        book.admit(work.id, cost, now_s)
+        self._flights.start(Flight(work, cost, book))
+        self._queue.charge(work, cost.bottleneck_s, now_s)
+        self._queue_len.admitted(now_s)
+        self._guards.watch(in_flight=len(self._flights), now_s=now_s)
         self._drain_rate.admitted(cost.bottleneck_s)
+
+    def _learn(self, flight: Flight, outcome: Outcome, now_s: float) -> None:
+        """Take in the truth about a request of ours."""
+        tokens, work = outcome.completion_tokens, flight.work
+        if outcome.ending is not Ending.COMPLETE or not tokens:
+            return
+        cap = work.completion_tokens_max
+        self._calibration.learn(work.log_mean, work.log_sigma, tokens, cut=cap is not None and tokens >= cap)
+        prompt_tokens = work.prompt_tokens if outcome.prompt_tokens is None else outcome.prompt_tokens
+        true_s = self.price(
+            finished(prompt_tokens=prompt_tokens, completion_tokens=tokens, sequences=work.sequences)
+        ).bottleneck_s
+        self._queue.correct(work.tenant, work.weight, true_s - flight.cost.bottleneck_s)
+        row = flight.row or flight.book.row(work.id)
+        if row is not None and outcome.e2e_s is not None:
+            flight.book.learn(row, tokens=tokens, ttft_s=outcome.ttft_s, e2e_s=outcome.e2e_s, now_s=now_s)
+
+
+def _silent_s(flight: Flight | None, outcome: Outcome, now_s: float) -> float:
+    """How long a client that left had waited for the first byte of its answer; 0 where one came."""
+    if flight is None or outcome.ending is not Ending.CLIENT_CANCELLED or outcome.response_bytes or outcome.ttft_s:
+        return 0.0
+    row = flight.row or flight.book.row(flight.work.id)
+    if row is None:
+        return 0.0
+    return (flight.ended_s or now_s) - row.admitted_s

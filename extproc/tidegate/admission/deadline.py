@@ -2,16 +2,25 @@
 
 With B its time-to-first-token budget, T its client's timeout and H the longest hold the gateway can keep:
 
-    hold     hybrid              min(0.9 B, 0.7 T, H)       admission-first  min(0.3 s, 0.7 T, H)
+    hold     hybrid              min(b B, 0.7 T, H)         admission-first  min(0.3 s, 0.7 T, H)
              backpressure-first  min(0.7 T, H)
-    and      hybrid              wait + ttft <= 0.9 B       past it the first token comes too late to be of use
+    and      hybrid              wait + ttft <= b B         past it the first token comes too late to be of use
+             b                   max(0.9, 1.3 - 0.8 Q / B)  Q: seconds it takes to serve all that wait
              not streamed        wait + ttft + answer <= T  its client waits for the whole answer
-    patience backpressure-first  T / 2                      else  min(B / 2, T / 2)
+    patience backpressure-first  T / 2                      else  min(2.25 B, max(T / 2, min(B, 0.7 T))),
+                                                            in order of arrival  min(B / 2, T / 2)
              the longest predicted time to the first token, the queue included, that is worth starting to wait for
+             and the queue alone must be predicted within 2.5 holds
 
-Half the budget, not all of it: in a queue that is served in order of arrival, whoever is let in at the full budget
-makes everyone behind late as well. A request whose own prefill is longer than its budget is never held in hybrid mode:
-waiting can only make it later. It goes at once when there is room, and a larger budget is its caller's to ask for.
+Under load a request that will just miss its budget takes the place of one that would not, and predictions err to either
+side: so a tenth is kept back. Where nobody waits it takes nothing from anyone, and a late first token is worth more to
+its caller than a refusal: it may be late by three tenths.
+
+A queue in order of deadline and cost serves small requests sooner than what is ahead of them suggests, so it pays to
+let in what seems to come late: it is expired in time if it does. In order of arrival nobody overtakes, and whoever is
+let in at the full budget makes everyone behind late as well: half the budget there. A request whose own prefill is
+longer than its budget is never held in hybrid mode: waiting can only make it later. It goes at once when there is room,
+and a larger budget is its caller's to ask for.
 """
 
 import re
@@ -20,11 +29,14 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from tidegate.admission.cost import Cost
-from tidegate.admission.limits import Mode
+from tidegate.admission.limits import Limits, Mode
+from tidegate.admission.queues.orders import Order
 from tidegate.admission.work import Work
 
-_BUDGET_SHARE = 0.9
+_BUDGET_SHARE_MIN, _BUDGET_SHARE_MAX, _BUDGET_SHARE_FALL = 0.9, 1.3, 0.8
+_PATIENCE, _PATIENCE_IN_ORDER_OF_ARRIVAL = 2.25, 0.5
+PATIENCE_HOLDS = 2.5
+"""Predicted waits of so many holds are still worth starting: in hybrid mode the same as 2.25 budgets."""
 _TIMEOUT_SHARE = 0.7
 _ADMISSION_FIRST_HOLD_S = 0.3
 _HOLD_S_MIN = 0.001  # no timer is that exact: a shorter hold would be over before it began
@@ -39,12 +51,18 @@ _MILLISECONDS_HEADER = "x-envoy-upstream-rq-timeout-ms"
 _GRPC_HEADER = "grpc-timeout"
 
 
-def hold_s(work: Work, mode: Mode, cost: Cost) -> float:
-    """The longest `work` may wait from its arrival on, in seconds; 0 where it must not wait at all."""
+def hold_s(work: Work, mode: Mode, *, ttft_s: float, answer_s: float, pressure_s: float) -> float:
+    """The longest `work` may wait from its arrival on, in seconds; 0 where it must not wait at all.
+
+    `ttft_s` and `answer_s` are what the engine will take once it is sent: to the first token, and from it to the last.
+    `pressure_s` is how long it would take to serve all that wait.
+    """
     hold = min(_TIMEOUT_SHARE * work.client_timeout_s, work.hold_s_max)
     match mode:
         case Mode.HYBRID:
-            hold = min(hold, _BUDGET_SHARE * work.ttft_budget_s - cost.ttft_s)
+            budget_s = work.ttft_budget_s
+            share = max(_BUDGET_SHARE_MAX - _BUDGET_SHARE_FALL * pressure_s / budget_s, _BUDGET_SHARE_MIN)
+            hold = min(hold, share * budget_s - ttft_s)
         case Mode.ADMISSION_FIRST:
             hold = min(hold, _ADMISSION_FIRST_HOLD_S)
         case Mode.BACKPRESSURE_FIRST:
@@ -52,14 +70,19 @@ def hold_s(work: Work, mode: Mode, cost: Cost) -> float:
         case _ as never:
             assert_never(never)
     if not work.stream:
-        hold = min(hold, work.client_timeout_s - cost.ttft_s - cost.answer_s)
+        hold = min(hold, work.client_timeout_s - ttft_s - answer_s)
     return hold if hold >= _HOLD_S_MIN else 0.0
 
 
-def patience_s(work: Work, mode: Mode) -> float:
+def patience_s(work: Work, limits: Limits) -> float:
     """The longest predicted time to the first token that `work` is let into the queue with, in seconds."""
     half_timeout_s = work.client_timeout_s / 2.0
-    return half_timeout_s if mode is Mode.BACKPRESSURE_FIRST else min(work.ttft_budget_s / 2.0, half_timeout_s)
+    if limits.mode is Mode.BACKPRESSURE_FIRST:
+        return half_timeout_s
+    budget_s = work.ttft_budget_s
+    if limits.order is Order.FIFO:
+        return min(_PATIENCE_IN_ORDER_OF_ARRIVAL * budget_s, half_timeout_s)
+    return min(_PATIENCE * budget_s, max(half_timeout_s, min(budget_s, _TIMEOUT_SHARE * work.client_timeout_s)))
 
 
 class ClientTimeout(Struct, frozen=True, kw_only=True, gc=False):

@@ -11,7 +11,13 @@ class Rule(StrEnum):
 
     CAPACITY = "capacity"  # it fits: nothing stands against it
     SLOTS = "slots"  # no sequence slot is free
-    KV_TOKENS = "kv_tokens"  # its KV tokens do not fit now
+    KV_TOKENS = "kv_tokens"  # its KV tokens would not fit at the coming peak
+    PREFILL = "prefill"  # the engine has prompts enough to do
+    TPOT = "tpot"  # more prompts would make running answers too slow
+    CONCURRENCY = "concurrency"  # as many requests run as an operator allows
+    P99_WINDOW = "p99_window"  # the window of p99 times is full
+    LITTLES_LAW = "littles_law"  # more are in flight than complete in time
+    MEMORY_FLOOR = "memory_floor"  # too little GPU memory is free
     QUEUE_ORDER = "queue_order"  # it would fit, but others wait before it
     QUEUE_FULL = "queue_full"
     WAIT_TOO_LONG = "wait_too_long"  # the predicted wait is past what its deadline allows
@@ -36,7 +42,7 @@ STATUS_BY_RULE: dict[Rule, int] = {
 class Reason(Struct, frozen=True, gc=False):
     """The rule, what it measured and the threshold it compared with, in the same unit.
 
-    `unit` is one of `sequences`, `tokens`, `requests`, `s`, `engines`; empty where nothing was measured.
+    `unit` is one of `sequences`, `tokens`, `requests`, `s`, `MiB`, `engines`; empty where nothing was measured.
     """
 
     rule: Rule
@@ -52,12 +58,16 @@ class Reason(Struct, frozen=True, gc=False):
 
 
 class Admit(Struct, frozen=True, kw_only=True, gc=False):
-    """Send it to an engine now; its cost is booked until `release`."""
+    """Send it to an engine now; its cost is booked until `release`.
+
+    `engine` is the address of the engine to send it to; empty where Envoy chooses.
+    """
 
     id: str
     reason: Reason
     waited_s: float = 0.0
     kv_tokens: int = 0
+    engine: str = ""
 
 
 class Enqueue(Struct, frozen=True, kw_only=True, gc=False):

@@ -55,16 +55,17 @@ class Ledger:
     def orphans(self) -> int:
         return len(self._orphans)
 
-    def book(self, work_id: str, booking: Booking) -> None:
-        """Book a request that is admitted; its id must not be live.
+    def book(self, work_id: str, booking: Booking) -> bool:
+        """Book a request that is admitted; its id must not be live. True where an orphan was given up for it.
 
         Ids are unique within one process only, so an orphan may have the same; then its engine's log entry can no
         longer be told from the newcomer's, and the orphan is given up.
         """
         assert work_id not in self._live, f"{work_id} is already booked"
-        self.settle(work_id)
+        orphaned = self.settle(work_id)
         self._live[work_id] = booking
         self._add(booking, 1)
+        return orphaned
 
     def release(self, work_id: str) -> bool:
         """Give a live booking back; False where there is none."""
@@ -92,10 +93,12 @@ class Ledger:
         self._add(booking, -1)
         return True
 
-    def expire(self, now_s: float) -> None:
-        """Give back the orphans whose time has come."""
-        for work_id in self._expiry.pop_ended(now_s):
+    def expire(self, now_s: float) -> list[str]:
+        """Give back the orphans whose time has come; their ids."""
+        ended = self._expiry.pop_ended(now_s)
+        for work_id in ended:
             self._add(self._orphans.pop(work_id), -1)
+        return ended
 
     def next_expiry_s(self) -> float | None:
         """When the next orphan's time comes; None where there is none."""

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tidegate.admission.queues.orders import Order
+
 
 class Mode(StrEnum):
     """How long a request may be kept waiting: the choice between fast refusals and patience."""
@@ -12,24 +14,52 @@ class Mode(StrEnum):
     BACKPRESSURE_FIRST = "backpressure-first"  # up to 0.7 of the client's timeout: chats that must not be lost
 
 
+class GateName(StrEnum):
+    """What may stand between a request and an engine; the first four are in force unless others are named."""
+
+    SLOTS = "slots"
+    KV = "kv"
+    PREFILL = "prefill"
+    TPOT = "tpot"
+    CONCURRENCY = "concurrency"
+    P99_WINDOW = "p99-window"
+    LITTLES_LAW = "littles-law"
+    MEMORY_FLOOR = "memory-floor"
+
+
+GATES_DEFAULT = (GateName.SLOTS, GateName.KV, GateName.PREFILL, GateName.TPOT)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Capacity of a pool; figures are for one engine, the pool is booked as the sum of its engines.
+    """Capacity of a pool and how it is shared out; capacity is that of one engine.
 
     Attributes:
-        slots: sequences an engine runs at once (vLLM's max_num_seqs).
-        kv_tokens: tokens an engine's KV cache holds.
+        slots: sequences an engine runs at once (vLLM's max_num_seqs); None is learned, from 256 on.
+        kv_tokens: tokens an engine's KV cache holds; None is learned, from 100,000 on. Only a stated figure may refuse
+            a request for ever: a learned one never proves that something cannot fit.
         batched_tokens: tokens an engine handles in one step (vLLM's max_num_batched_tokens).
-        queue_len: requests that may wait, an engine.
+        queue_len: requests that may wait, an engine; None follows the rate at which they are served.
         mode: how long they may wait.
-        slots_stated, kv_tokens_stated: whether an operator stated the figure. Only then may a request be refused for
-        ever: a guessed capacity never proves that something cannot fit.
+        order, alpha: who is served next; alpha weighs cost against deadline.
+        fair: tenants share by weight; else all wait in one line.
+        gates: what must be open, in any order.
+        concurrency: requests in flight that the concurrency gate allows, in the whole pool.
+        p99_target_s: engine time that the p99 window keeps to.
+        memory_floor_mib: GPU memory that the memory floor keeps free.
+        early_reject: refuse at once what would wait too long; else it may wait as long as it can.
     """
 
-    slots: int = 256
-    kv_tokens: int = 100_000
+    slots: int | None = None
+    kv_tokens: int | None = None
     batched_tokens: int = 2048
-    queue_len: int = 50
+    queue_len: int | None = None
     mode: Mode = Mode.HYBRID
-    slots_stated: bool = False
-    kv_tokens_stated: bool = False
+    order: Order = Order.COST_DEADLINE
+    alpha: float = 3.0
+    fair: bool = True
+    gates: tuple[GateName, ...] = GATES_DEFAULT
+    concurrency: int | None = None
+    p99_target_s: float = 2.0
+    memory_floor_mib: int | None = None
+    early_reject: bool = True

@@ -23,5 +23,5 @@ def retry_after_s(rule: Rule, load: Load) -> float | None:
         return _NO_ENGINE_S
     if rule is Rule.SHUTTING_DOWN:
         return _SHUTTING_DOWN_S
-    drained_s = load.queued_s / (load.drain_rate * max(load.engines, 1))
+    drained_s = load.queued_s / (load.drain_rate * max(load.width, 1))
     return min(max(drained_s, _LOAD_S_MIN), _LOAD_S_MAX)

@@ -5,26 +5,30 @@ On arrival, the first line that applies:
     not refusable                        admit, over the limit if need be
     shutting down                        reject shutting_down
     larger than a stated limit           reject request_too_large
-    no engine lives                      wait if it may and the queue has room, else reject no_engine: never a 429,
+    no engine is up                      wait if it may and the queue has room, else reject no_engine: never a 429,
                                          because the pool is not loaded, it is gone
-    every gate open, nobody goes before  admit
+    all gates of an engine open, and
+      nobody goes before                 admit, to the most welcome of the engines that are open
     the queue has no room                reject queue_full, or whoever in it should make room for this one
     predicted first token too late       reject wait_too_long   (patience, see deadline.py)
-    predicted queue wait past its hold   reject wait_too_long: it would only be refused later. Time in the engine does
+    predicted queue wait over 2.5 holds  reject wait_too_long: it would only be refused later. Time in the engine does
                                          not count against the hold, so a short hold still lets the first in line wait
     else                                 wait, for at most its hold
 
 In the queue, when its turn or its time comes: shutting down, too large (limits may have shrunk) and expired reject; no
-engine or a gate that is shut keeps it waiting; else it is admitted.
+engine or no engine whose gates are open keeps it waiting; else it is admitted. An engine that is empty is open to
+whatever comes, but for the guards of the whole pool.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from tidegate.admission.deadline import hold_s, patience_s
+from tidegate.admission.deadline import PATIENCE_HOLDS, hold_s, patience_s
 from tidegate.admission.decision import Admit, Decision, Enqueue, Reason, Reject, Rule, Verdict
-from tidegate.admission.gates import GATES, Gate
+from tidegate.admission.gates import GATES
+from tidegate.admission.gates.base import Gate
 from tidegate.admission.limits import Limits
-from tidegate.admission.load import Load, capacity, queue_len_max
+from tidegate.admission.load import EngineLoad, Load
 from tidegate.admission.queues.base import Waiting
 from tidegate.admission.retry import retry_after_s
 from tidegate.admission.work import Work
@@ -34,23 +38,39 @@ _NO_ENGINE = Reason(Rule.NO_ENGINE, 0.0, 1.0, "engines")
 _MEASURED_MAX = 1_000_000_000  # callers write integers that no float holds
 
 
-def decide(work: Work, load: Load, limits: Limits, *, now_s: float, gates: Sequence[Gate] = GATES) -> Decision:
+class Choice(NamedTuple):
+    """An engine to send a request to, or why there is none; `engine` is None only where no engine is up."""
+
+    engine: EngineLoad | None
+    refusal: Reason | None
+
+
+def choose(work: Work, load: Load, limits: Limits, gates: Sequence[Gate]) -> Choice:
+    """The most welcome engine whose gates are open; else the most welcome of all, with what its gates say."""
+    closed: Choice | None = None
+    for engine in load.engines:
+        refusal = _first_refusal(work, load, engine, limits, gates)
+        if refusal is None:
+            return Choice(engine, None)
+        closed = closed or Choice(engine, refusal)
+    return closed or Choice(None, _NO_ENGINE)
+
+
+def decide(work: Work, load: Load, limits: Limits, *, now_s: float, gates: Sequence[Gate]) -> Decision:
     """The decision on a request that arrives now."""
-    refusal = _obstacle(work, load, limits, gates)
+    choice = choose(work, load, limits, gates)
     if not work.refusable:
-        return _admit(work, load, limits, refusal=refusal)
+        return _admit(work, load, choice)
     if load.draining:
         return _reject(work, load, _SHUTTING_DOWN)
     if too_large := _too_large(work, limits):
         return _reject(work, load, too_large)
-    if refusal is None and load.ahead_len == 0:
-        return _admit(work, load, limits)
-    return _wait_or_reject(work, load, limits, refusal, now_s)
+    if choice.refusal is None and load.ahead_len == 0:
+        return _admit(work, load, choice)
+    return _wait_or_reject(work, load, limits, choice, now_s)
 
 
-def reconsider(
-    waiting: Waiting, load: Load, limits: Limits, *, now_s: float, gates: Sequence[Gate] = GATES
-) -> Verdict | None:
+def reconsider(waiting: Waiting, load: Load, limits: Limits, *, now_s: float, gates: Sequence[Gate]) -> Verdict | None:
     """The verdict on a request in the queue whose turn or whose time has come; None keeps it waiting."""
     work = waiting.work
     waited_s = now_s - waiting.since_s
@@ -58,72 +78,82 @@ def reconsider(
         return _reject(work, load, _SHUTTING_DOWN, waited_s)
     if too_large := _too_large(work, limits):
         return _reject(work, load, too_large, waited_s)
-    allowed_s = min(hold_s(work, limits.mode, load.cost), waiting.expires_at_s - waiting.since_s)
+    choice = choose(work, load, limits, gates)
+    allowed_s = min(_hold_s(work, load, limits, choice.engine), waiting.expires_at_s - waiting.since_s)
     if now_s >= waiting.expires_at_s or waited_s > allowed_s:
-        expired = _NO_ENGINE if load.engines == 0 else Reason(Rule.EXPIRED, waited_s, allowed_s, "s")
+        expired = _NO_ENGINE if choice.engine is None else Reason(Rule.EXPIRED, waited_s, allowed_s, "s")
         return _reject(work, load, expired, waited_s)
-    if _obstacle(work, load, limits, gates) is not None:
-        return None
-    return _admit(work, load, limits, waited_s=waited_s)
+    return None if choice.refusal is not None else _admit(work, load, choice, waited_s=waited_s)
 
 
-def evict(waiting: Waiting, load: Load, limits: Limits, *, now_s: float) -> Reject:
+def evict(waiting: Waiting, load: Load, *, now_s: float) -> Reject:
     """The verdict on a request in a full queue that makes room for another."""
-    room = queue_len_max(limits.queue_len, engines=load.engines)
-    full = Reason(Rule.QUEUE_FULL, load.queue_len, room, "requests")
+    full = Reason(Rule.QUEUE_FULL, load.queue_len, load.queue_len_max, "requests")
     return _reject(waiting.work, load, full, now_s - waiting.since_s)
 
 
-def _obstacle(work: Work, load: Load, limits: Limits, gates: Sequence[Gate]) -> Reason | None:
-    """The first thing that keeps the request from an engine now, its place in the queue apart."""
-    if load.engines == 0:
-        return _NO_ENGINE
+def gates_of(limits: Limits) -> tuple[Gate, ...]:
+    """The gates in force, in the order they are asked."""
+    return tuple(gate for name, gate in GATES.items() if name in limits.gates)
+
+
+def _first_refusal(work: Work, load: Load, engine: EngineLoad, limits: Limits, gates: Sequence[Gate]) -> Reason | None:
+    empty = engine.sequences == 0
     for gate in gates:
-        if refusal := gate.refusal(work, load, limits):
+        if (gate.always or not empty) and (refusal := gate.refusal(work, load, engine, limits)):
             return refusal
     return None
 
 
 def _too_large(work: Work, limits: Limits) -> Reason | None:
     """Whether one engine can never hold it, as far as an operator has stated what an engine holds."""
-    if limits.slots_stated and work.sequences > limits.slots:
+    if limits.slots is not None and work.sequences > limits.slots:
         return Reason(Rule.REQUEST_TOO_LARGE, min(work.sequences, _MEASURED_MAX), limits.slots, "sequences")
     tokens_min = work.prompt_tokens + max(work.sequences, 1)  # its prompt, and one token of each sequence
-    if limits.kv_tokens_stated and tokens_min > limits.kv_tokens:
+    if limits.kv_tokens is not None and tokens_min > limits.kv_tokens:
         return Reason(Rule.REQUEST_TOO_LARGE, min(tokens_min, _MEASURED_MAX), limits.kv_tokens, "tokens")
     return None
 
 
-def _wait_or_reject(work: Work, load: Load, limits: Limits, refusal: Reason | None, now_s: float) -> Enqueue | Reject:
-    reason = refusal or Reason(Rule.QUEUE_ORDER, load.ahead_len, 0.0, "requests")
-    hold = hold_s(work, limits.mode, load.cost)
-    room = queue_len_max(limits.queue_len, engines=load.engines)
-    if load.engines == 0:
-        if hold <= 0.0 or load.queue_len >= room:
+def _wait_or_reject(work: Work, load: Load, limits: Limits, choice: Choice, now_s: float) -> Enqueue | Reject:
+    reason = choice.refusal or Reason(Rule.QUEUE_ORDER, load.ahead_len, 0.0, "requests")
+    hold = _hold_s(work, load, limits, choice.engine)
+    full = load.queue_len >= load.queue_len_max
+    if choice.engine is None:
+        if hold <= 0.0 or full:
             return _reject(work, load, _NO_ENGINE)
-    elif load.queue_len >= room and not load.makes_room:
-        return _reject(work, load, Reason(Rule.QUEUE_FULL, load.queue_len, room, "requests"))
-    elif too_long := _wait_too_long(work, load, limits, hold):
+    elif full and not load.makes_room:
+        return _reject(work, load, Reason(Rule.QUEUE_FULL, load.queue_len, load.queue_len_max, "requests"))
+    elif too_long := _wait_too_long(work, load, limits, choice.engine, hold):
         return _reject(work, load, too_long)
     return Enqueue(id=work.id, reason=reason, expires_at_s=now_s + hold)
 
 
-def _wait_too_long(work: Work, load: Load, limits: Limits, hold: float) -> Reason | None:
-    patience = patience_s(work, limits.mode)
-    if load.first_token_s > patience:
-        return Reason(Rule.WAIT_TOO_LONG, load.first_token_s, patience, "s")
-    if load.queue_wait_s > hold or hold <= 0.0:
+def _wait_too_long(work: Work, load: Load, limits: Limits, engine: EngineLoad, hold: float) -> Reason | None:
+    if hold <= 0.0:
         return Reason(Rule.WAIT_TOO_LONG, load.queue_wait_s, hold, "s")
-    return None
+    if not limits.early_reject:
+        return None
+    patience, wait_s = patience_s(work, limits), load.queue_wait_s
+    if wait_s + engine.ttft_s(load.cost.prompt_tokens) > patience:
+        return Reason(Rule.WAIT_TOO_LONG, wait_s + engine.ttft_s(load.cost.prompt_tokens), patience, "s")
+    return Reason(Rule.WAIT_TOO_LONG, wait_s, PATIENCE_HOLDS * hold, "s") if wait_s > PATIENCE_HOLDS * hold else None
 
 
-def _admit(work: Work, load: Load, limits: Limits, *, refusal: Reason | None = None, waited_s: float = 0.0) -> Admit:
-    if refusal is None:
-        slots = capacity(limits.slots, engines=load.engines, share=load.share)
-        reason = Reason(Rule.CAPACITY, load.sequences + load.cost.sequences, slots, "sequences")
-    else:
+def _hold_s(work: Work, load: Load, limits: Limits, engine: EngineLoad | None) -> float:
+    ttft_s = 0.0 if engine is None else engine.ttft_s(load.cost.prompt_tokens)
+    return hold_s(work, limits.mode, ttft_s=ttft_s, answer_s=load.cost.answer_s, pressure_s=load.pressure_s)
+
+
+def _admit(work: Work, load: Load, choice: Choice, waited_s: float = 0.0) -> Admit:
+    engine, refusal = choice
+    if refusal is not None:
         reason = Reason(Rule.NOT_REFUSABLE, refusal.measured, refusal.threshold, refusal.unit)
-    return Admit(id=work.id, reason=reason, waited_s=waited_s, kv_tokens=load.cost.kv_tokens)
+    else:
+        assert engine is not None, "a request goes nowhere"
+        reason = Reason(Rule.CAPACITY, engine.sequences + load.cost.sequences, engine.slots, "sequences")
+    name = "" if engine is None else engine.name
+    return Admit(id=work.id, reason=reason, waited_s=waited_s, kv_tokens=load.cost.kv_tokens, engine=name)
 
 
 def _reject(work: Work, load: Load, reason: Reason, waited_s: float = 0.0) -> Reject:

@@ -1,7 +1,5 @@
 """One request as the core sees it: what it will cost and how long it may wait."""
 
-from math import exp
-
 from msgspec import Struct
 
 
@@ -17,6 +15,7 @@ class Work(Struct, frozen=True, kw_only=True, gc=False):
         sequences: sequence slots it takes in the engine.
         stream: the answer is streamed, so that its first token counts; else the whole answer does.
         ttft_budget_s: time to first token the caller accepts.
+        tpot_target_s: time per output token the caller accepts.
         client_timeout_s: when the caller gives up.
         hold_s_max: the longest the gateway can keep it waiting, margins already taken off.
         weight: turns its tenant takes in a round of the queue.
@@ -32,14 +31,8 @@ class Work(Struct, frozen=True, kw_only=True, gc=False):
     sequences: int = 1
     stream: bool = True
     ttft_budget_s: float = 2.0
+    tpot_target_s: float = 0.15
     client_timeout_s: float = 60.0
     hold_s_max: float = 0.15
     weight: int = 1
     refusable: bool = True
-
-    @property
-    def completion_tokens(self) -> float:
-        """Expected completion tokens: the log-normal's mean under the caller's cap."""
-        mean = exp(min(self.log_mean + self.log_sigma * self.log_sigma / 2.0, 20.0))
-        cap = self.completion_tokens_max
-        return float(cap) if cap is not None and cap < mean else mean  # compared as it is: no float holds a huge cap

@@ -3,7 +3,8 @@
 from difflib import get_close_matches
 from typing import Any
 
-from tidegate.admission.limits import Mode
+from tidegate.admission.limits import GATES_DEFAULT, GateName, Mode
+from tidegate.admission.queues.orders import Order
 from tidegate.errors import PolicyError
 from tidegate.policy.engines import ENGINES_MAX, engines
 from tidegate.policy.key import SHOWN_CHARS_MAX, Key, Scope, shown
@@ -14,6 +15,8 @@ from tidegate.policy.values import (
     WEIGHT_MAX,
     class_name,
     class_terms,
+    decimal_of,
+    gates,
     header_source,
     nanousd,
     one_of,
@@ -43,12 +46,12 @@ def _whole(name: str, scope: Scope, unit: str, bounds: tuple[int, int], default:
     )
 
 
-def _ms(name: str, bounds: tuple[int, int], default: str, meaning: str) -> Key[float]:
+def _ms(name: str, bounds: tuple[int, int], default: str, meaning: str, *, scope: Scope = Scope.REQUEST) -> Key[float]:
     lowest, highest = bounds
     expected = f"a whole number of milliseconds from {lowest} to {highest}"
     return Key(
         name=name,
-        scope=Scope.REQUEST,
+        scope=scope,
         unit="ms",
         default=default,
         expected=expected,
@@ -98,7 +101,7 @@ SLOTS_MAX = _whole(
     Scope.POOL,
     "sequences",
     (1, 100_000),
-    "256",
+    "learned, from 256 on",
     "Sequences one engine runs at once (vLLM: `max_num_seqs`).",
 )
 KV_TOKENS_MAX = _whole(
@@ -106,7 +109,7 @@ KV_TOKENS_MAX = _whole(
     Scope.POOL,
     "tokens",
     (1, 1_000_000_000),
-    "100000",
+    "learned, from 100000 on",
     "Tokens the KV cache of one engine holds.",
 )
 BATCHED_TOKENS_MAX = _whole(
@@ -122,7 +125,7 @@ QUEUE_LEN_MAX = _whole(
     Scope.POOL,
     "requests",
     (0, 10_000),
-    "50",
+    "5 s of admissions, from 50 to 1000",
     "Requests that may wait, for each engine; 0 never holds a request.",
 )
 MODE = Key(
@@ -132,6 +135,64 @@ MODE = Key(
     expected=f"one of {', '.join(Mode)}",
     meaning="How long a request may wait: its TTFT budget, 300 ms, or 0.7 of the client's timeout.",
     read=one_of({mode.value: mode for mode in Mode}),
+)
+QUEUE_ORDER = Key(
+    name="tidegate-queue-order",
+    scope=Scope.POOL,
+    default=Order.COST_DEADLINE.value,
+    expected=f"one of {', '.join(Order)}",
+    meaning="Who of one tenant's requests goes next: by deadline plus weighted cost, or by one of them, or by arrival.",
+    read=one_of({order.value: order for order in Order}),
+)
+QUEUE_ALPHA = Key(
+    name="tidegate-queue-alpha",
+    scope=Scope.POOL,
+    default="3",
+    expected="a decimal from 0 to 1000 with at most two places",
+    meaning=(
+        "Seconds of patience that a second of cost weighs in the order `cost-deadline`: 1 treats large and small "
+        "alike, 10 gives most requests in time, at the cost of the large."
+    ),
+    read=decimal_of(0, 1000),
+)
+QUEUE_FAIR = Key(
+    name="tidegate-queue-fair",
+    scope=Scope.POOL,
+    default="on",
+    expected="`on` or `off`",
+    meaning="Tenants share what the engines do by their weights; off, all wait in one line.",
+    read=one_of({"on": True, "off": False}),
+)
+GATES = Key(
+    name="tidegate-gates",
+    scope=Scope.POOL,
+    default=",".join(GATES_DEFAULT),
+    expected=f"a list of {', '.join(GateName)}, each at most once",
+    meaning="What must be open for a request to go: resources of the engine, and guards for the whole pool.",
+    read=gates,
+)
+CONCURRENCY_MAX = _whole(
+    "tidegate-concurrency-max",
+    Scope.POOL,
+    "requests",
+    (1, 1_000_000),
+    "none",
+    "Requests in flight that the gate `concurrency` allows, in the whole pool.",
+)
+P99_TARGET_MS = _ms(
+    "tidegate-p99-target-ms",
+    (1, _HOUR_MS),
+    "2000",
+    "What the gate `p99-window` keeps the p99 of the engines' own times to: to the first token, or of a whole answer.",
+    scope=Scope.POOL,
+)
+MEMORY_FLOOR_MIB = _whole(
+    "tidegate-memory-floor-mib",
+    Scope.POOL,
+    "MiB",
+    (1, 10_000_000),
+    "none",
+    "Free GPU memory below which the gate `memory-floor` is shut.",
 )
 ESTIMATOR = Key(
     name="tidegate-estimator",
@@ -233,6 +294,13 @@ _ALL: tuple[Key[Any], ...] = (
     BATCHED_TOKENS_MAX,
     QUEUE_LEN_MAX,
     MODE,
+    QUEUE_ORDER,
+    QUEUE_ALPHA,
+    QUEUE_FAIR,
+    GATES,
+    CONCURRENCY_MAX,
+    P99_TARGET_MS,
+    MEMORY_FLOOR_MIB,
     ESTIMATOR,
     SHADOW,
     TTFT_BUDGET_MS,

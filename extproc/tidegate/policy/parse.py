@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from tidegate.admission.dollars import Price
-from tidegate.admission.limits import Limits, Mode
+from tidegate.admission.limits import GateName, Limits, Mode
 from tidegate.errors import PolicyError
 from tidegate.policy import keys
 from tidegate.policy.key import Key, Scope, shown
@@ -84,14 +84,20 @@ def _read_stated(stated: dict[str, str], key: Key[T]) -> T | None:
 def _pool(stated: dict[str, str], name: str) -> PoolPolicy:
     usual = Limits()
     limits = Limits(
-        slots=_read(stated, keys.SLOTS_MAX, usual.slots),
-        kv_tokens=_read(stated, keys.KV_TOKENS_MAX, usual.kv_tokens),
+        slots=_read_stated(stated, keys.SLOTS_MAX),
+        kv_tokens=_read_stated(stated, keys.KV_TOKENS_MAX),
         batched_tokens=_read(stated, keys.BATCHED_TOKENS_MAX, usual.batched_tokens),
-        queue_len=_read(stated, keys.QUEUE_LEN_MAX, usual.queue_len),
+        queue_len=_read_stated(stated, keys.QUEUE_LEN_MAX),
         mode=_read(stated, keys.MODE, Mode.HYBRID),
-        slots_stated=keys.SLOTS_MAX.name in stated,
-        kv_tokens_stated=keys.KV_TOKENS_MAX.name in stated,
+        order=_read(stated, keys.QUEUE_ORDER, usual.order),
+        alpha=_read(stated, keys.QUEUE_ALPHA, usual.alpha),
+        fair=_read(stated, keys.QUEUE_FAIR, usual.fair),
+        gates=_read(stated, keys.GATES, usual.gates),
+        concurrency=_read_stated(stated, keys.CONCURRENCY_MAX),
+        p99_target_s=_read(stated, keys.P99_TARGET_MS, usual.p99_target_s),
+        memory_floor_mib=_read_stated(stated, keys.MEMORY_FLOOR_MIB),
     )
+    _check_guards(limits, stated)
     return PoolPolicy(
         name=name,
         limits=limits,
@@ -100,6 +106,19 @@ def _pool(stated: dict[str, str], name: str) -> PoolPolicy:
         estimator=_read(stated, keys.ESTIMATOR, "ngram"),
         text=_text(_of_scope(stated, Scope.POOL)),
     )
+
+
+def _check_guards(limits: Limits, stated: dict[str, str]) -> None:
+    """A guard that is named needs its figure: without it, it would stand open and nobody would know."""
+    for name, key, figure in (
+        (GateName.CONCURRENCY, keys.CONCURRENCY_MAX, limits.concurrency),
+        (GateName.MEMORY_FLOOR, keys.MEMORY_FLOOR_MIB, limits.memory_floor_mib),
+    ):
+        if name in limits.gates and figure is None:
+            text = stated.get(keys.GATES.name, "")
+            raise PolicyError(keys.GATES.name, shown(text), f"`{key.name}` beside the gate {name}")
+        if name not in limits.gates and figure is not None:
+            raise PolicyError(key.name, shown(stated[key.name]), f"the gate {name} in `{keys.GATES.name}`")
 
 
 def _request(stated: dict[str, str]) -> RequestPolicy:

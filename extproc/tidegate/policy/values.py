@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import TypeVar
 
 from tidegate.admission.dollars import NANO
+from tidegate.admission.limits import GateName
 
 T = TypeVar("T")
 
@@ -22,11 +23,13 @@ WEIGHT_MAX = 100
 TTFT_BUDGET_MS_MAX = 600_000
 DIGITS_MAX = 12
 USD_MAX = 1_000_000
+GATES_MAX = len(GateName)
 
 _POOL_NAME = re.compile(r"[A-Za-z0-9._|/-]{1,128}", re.ASCII)
 _NOT_POOL_NAME = re.compile(r"[^A-Za-z0-9._|/-]", re.ASCII)
 _CLASS_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,128}", re.ASCII)
+_DECIMAL = re.compile(r"[0-9]{1,4}(\.[0-9]{1,2})?", re.ASCII)
 _USD = re.compile(r"[0-9]{1,7}(\.[0-9]{1,9})?", re.ASCII)
 _DIGEST_BYTES = 8
 
@@ -72,6 +75,25 @@ def one_of(values: dict[str, T]) -> Callable[[str], T]:
         return values[text]
 
     return read
+
+
+def decimal_of(lowest: int, highest: int) -> Callable[[str], float]:
+    """A reader of plain decimals with at most two places, in a range."""
+
+    def read(text: str) -> float:
+        if _DECIMAL.fullmatch(text) is None or not lowest <= float(text) <= highest:
+            raise ValueError(text)
+        return float(text)
+
+    return read
+
+
+def gates(text: str) -> tuple[GateName, ...]:
+    """`slots,kv,prefill`: names of gates, each once."""
+    named = tuple(GateName(part.strip(" ")) for part in text.split(",", GATES_MAX))
+    if len(set(named)) < len(named):
+        raise ValueError(text)
+    return named
 
 
 def pool_name(text: str) -> str:

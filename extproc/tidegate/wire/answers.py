@@ -171,7 +171,7 @@ def _predicted_cost(opening: Opening, weighed: Weighed, price: Price) -> dict[st
     work, estimate = weighed.work, weighed.estimate
     fields: dict[str, Scalar] = {"predicted_prompt_tokens": work.prompt_tokens}
     if price.by_tokens:
-        completion_tokens = work.completion_tokens if estimate is None else estimate.mean
+        completion_tokens = opening.pool.controller.price(work).completion_tokens if estimate is None else estimate.mean
         fields["predicted_cost_nanousd"] = price.of_tokens(work.prompt_tokens, completion_tokens)
         fields["price_prompt_nanousd"] = price.prompt_nanousd or 0
         fields["price_completion_nanousd"] = price.completion_nanousd or 0

@@ -1,8 +1,11 @@
-"""The seam: a queue discipline says who goes next, and how much goes before a newcomer.
+"""The seam: a queue says who goes next, and how much goes before a newcomer.
 
-It knows nothing of capacity: `pop_ready` asks its caller about the candidates. Whether a candidate that cannot go yet
-may be passed by is the discipline's own choice, because that is what decides who can starve. Nor does it know a bound:
-its caller refuses what would be one too many.
+It knows nothing of capacity: `pop_ready` asks its caller about the candidate. Whether one that cannot go yet may be
+passed by is the queue's own choice, because that is what decides who can starve. Nor does it know a bound: its caller
+refuses what would be one too many, or withdraws the one that `overflow` names.
+
+It is told of every request that is dispatched, also of those that never waited, and of what they turned out to cost:
+only so can it be fair to those who do wait.
 """
 
 from collections.abc import Callable
@@ -31,7 +34,7 @@ class Ahead(NamedTuple):
 
 
 class Queue(Protocol):
-    """A queue discipline; ids in it are unique. `len()` is the number that wait."""
+    """Requests that wait; ids in it are unique. `len()` is their number."""
 
     @property
     def cost_s(self) -> float:
@@ -42,11 +45,14 @@ class Queue(Protocol):
 
     def __contains__(self, work_id: str) -> bool: ...
 
-    def ahead(self, work: Work, cost_s: float) -> Ahead:
-        """What would go before `work`, of `cost_s` bottleneck seconds, if it came now; changes nothing."""
+    def ahead(self, work: Work, *, cost_s: float, now_s: float) -> Ahead:
+        """What would go before `work`, of `cost_s` bottleneck seconds, if it came now; changes nothing.
+
+        No requests means that it would be the next in turn.
+        """
         ...
 
-    def overflow(self, work: Work, cost_s: float) -> Waiting | None:
+    def overflow(self, work: Work, *, cost_s: float, now_s: float) -> Waiting | None:
         """Who should make room for `work` in a queue that is full, or None where `work` has no better claim.
 
         Changes nothing.
@@ -57,10 +63,11 @@ class Queue(Protocol):
         """Take one in; its id must not be in the queue."""
         ...
 
-    def pop_ready(self, judge: Callable[[Waiting], Verdict | None]) -> Verdict | None:
+    def pop_ready(self, judge: Callable[[Waiting], Verdict | None], now_s: float) -> Verdict | None:
         """Remove the next one that `judge` has a verdict on; that verdict, or None where nobody's turn has come.
 
-        A request that `judge` gave a verdict is gone: it must not be asked about again.
+        A request that `judge` gave a verdict is gone: it must not be asked about again. Who was admitted is charged by
+        the caller, within `judge` or after it.
         """
         ...
 
@@ -78,4 +85,12 @@ class Queue(Protocol):
 
     def clear(self) -> list[Waiting]:
         """Remove all, in the order they came."""
+        ...
+
+    def charge(self, work: Work, cost_s: float, now_s: float) -> None:
+        """`work` was dispatched, from the queue or past it, and is expected to cost `cost_s` bottleneck seconds."""
+        ...
+
+    def correct(self, tenant: str, weight: int, cost_s: float) -> None:
+        """What `tenant` was charged for at `weight` cost `cost_s` more than it was charged; less where negative."""
         ...

@@ -1,0 +1,1 @@
+"""Goodput of admission policies in front of simulated engines, on real traces."""

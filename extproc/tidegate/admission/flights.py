@@ -1,0 +1,69 @@
+"""What is known of the requests that were admitted, until their truth has come.
+
+The stream's end gives back what a request holds; the access-log entry says what it really was. Either may come first.
+So what the controller knew of a request stays for a minute after its end, of at most 4,096 that have ended; whoever is
+forgotten teaches nothing more, and that is all.
+"""
+
+from collections import OrderedDict
+
+from tidegate.admission.cost import Cost
+from tidegate.admission.engine_book import EngineBook
+from tidegate.admission.reckoning import Row
+from tidegate.admission.work import Work
+
+_ENDED_MAX = 4096
+_ENDED_S = 60.0
+
+
+class Flight:
+    """One admitted request: its work, the cost it was admitted with, the book it is in and, once it ended, its row."""
+
+    __slots__ = ("book", "cost", "ended_s", "row", "work")
+
+    def __init__(self, work: Work, cost: Cost, book: EngineBook) -> None:
+        self.work = work
+        self.cost = cost
+        self.book = book
+        self.row: Row | None = None
+        self.ended_s = 0.0
+
+
+class Flights:
+    """Those that run, and those that ended a moment ago and are not settled yet."""
+
+    __slots__ = ("_ended", "_running")
+
+    def __init__(self) -> None:
+        self._running: dict[str, Flight] = {}
+        self._ended: OrderedDict[str, Flight] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Those that run."""
+        return len(self._running)
+
+    def start(self, flight: Flight) -> None:
+        """A request is admitted."""
+        self._ended.pop(flight.work.id, None)
+        self._running[flight.work.id] = flight
+
+    def end(self, work_id: str, now_s: float) -> Flight | None:
+        """Its stream has ended; None where it does not run."""
+        flight = self._running.pop(work_id, None)
+        if flight is None:
+            return None
+        flight.ended_s = now_s
+        self._ended[work_id] = flight
+        while self._ended and (
+            len(self._ended) > _ENDED_MAX or next(iter(self._ended.values())).ended_s < now_s - _ENDED_S
+        ):
+            self._ended.popitem(last=False)
+        return flight
+
+    def running(self, work_id: str) -> Flight | None:
+        """A request that runs."""
+        return self._running.get(work_id)
+
+    def settle(self, work_id: str) -> Flight | None:
+        """What is known of a request whose truth has come; it is asked once."""
+        return self._running.get(work_id) or self._ended.pop(work_id, None)

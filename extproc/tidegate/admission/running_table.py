@@ -1,0 +1,173 @@
+"""The requests an engine runs, as columns: KV tokens each holds, tokens each has still to come, and their future peak.
+
+    held_j       p_j + g_j                  g_j: tokens generated since its first token, one a sequence and step
+    remaining_j  E[X - g_j | X > g_j]       of its log-normal, under its cap (see remaining.py)
+    peak         max over k of  sum_{j <= k} held_j + k remaining_k,   in order of remaining tokens, longest first
+
+Reason: held KV alone says nothing of what is coming, and the sum of all that will ever be needed is never needed at
+once, because short answers end while long ones grow. At the moment when the k-th longest ends, the k longest hold what
+they held and `remaining_k` more each; the worst of those moments is what must fit (the peak of Past-Future scheduling,
+LightLLM, 2025). A request of several sequences counts as that many that share one prompt.
+
+The two columns are reckoned anew at `refresh`; in between a newcomer is put in as it is and a leaver is zeroed, so a
+decision costs no recount.
+"""
+
+import numpy as np
+
+from tidegate.admission.arrays import Floats
+from tidegate.admission.remaining import remaining_tokens
+
+_ROWS_START = 64
+_PROMPT, _LOG_MEAN, _LOG_SIGMA, _CAP, _SEQUENCES, _FIRST_STEP, _HELD, _REMAINING, _RAW_MEAN, _RAW_SIGMA = range(10)
+_COLUMNS = 10
+
+
+class RunningTable:
+    """Rows by id. Sequences and tokens are sums over all rows; `decoding_*` over those past their first token."""
+
+    __slots__ = (
+        "_columns",
+        "_free",
+        "_rows",
+        "decoding",
+        "decoding_held_tokens",
+        "held_tokens",
+        "remaining_tokens",
+        "sequences",
+    )
+
+    def __init__(self) -> None:
+        self._rows: dict[str, int] = {}
+        self._free: list[int] = []
+        self._columns: Floats = np.zeros((_COLUMNS, _ROWS_START))
+        self._columns[_FIRST_STEP] = np.inf
+        self.sequences = 0
+        self.decoding = 0
+        self.held_tokens = 0.0
+        self.remaining_tokens = 0.0
+        self.decoding_held_tokens = 0.0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, work_id: str) -> bool:
+        return work_id in self._rows
+
+    def add(
+        self,
+        work_id: str,
+        *,
+        prompt_tokens: float,
+        expected_tokens: float,
+        log_mean: float,
+        log_sigma: float,
+        tokens_max: float,
+        sequences: int,
+        estimate: tuple[float, float],
+    ) -> None:
+        """Take a request in before its first token; the id must be new.
+
+        `estimate` is the log-normal before calibration, which only `estimates` gives back.
+        """
+        assert work_id not in self._rows, f"{work_id} runs already"
+        row = self._free.pop() if self._free else len(self._rows)
+        if row >= self._columns.shape[1]:
+            self._grow()
+        self._rows[work_id] = row
+        self._columns[:, row] = (
+            prompt_tokens,
+            log_mean,
+            log_sigma,
+            tokens_max,
+            sequences,
+            np.inf,
+            prompt_tokens,
+            expected_tokens,
+            *estimate,
+        )
+        self.sequences += sequences
+        self.held_tokens += prompt_tokens
+        self.remaining_tokens += expected_tokens
+
+    def start(self, work_id: str, step: float) -> None:
+        """Its first token came in this step."""
+        row = self._rows[work_id]
+        columns = self._columns
+        assert columns[_FIRST_STEP, row] == np.inf, f"{work_id} decodes already"
+        columns[_FIRST_STEP, row] = step
+        self.decoding += int(columns[_SEQUENCES, row])
+        self.decoding_held_tokens += float(columns[_HELD, row])
+
+    def unstart(self, work_id: str) -> None:
+        """Its first token has not come after all."""
+        row = self._rows[work_id]
+        columns = self._columns
+        self.decoding -= int(columns[_SEQUENCES, row])
+        self.decoding_held_tokens -= float(columns[_HELD, row])
+        columns[_FIRST_STEP, row] = np.inf
+
+    def remove(self, work_id: str) -> None:
+        """It is gone, with all it held."""
+        row = self._rows.pop(work_id)
+        columns = self._columns
+        held, sequences = float(columns[_HELD, row]), int(columns[_SEQUENCES, row])
+        self.sequences -= sequences
+        self.held_tokens -= held
+        self.remaining_tokens -= float(columns[_REMAINING, row])
+        if columns[_FIRST_STEP, row] != np.inf:
+            self.decoding -= sequences
+            self.decoding_held_tokens -= held
+        columns[:, row] = 0.0
+        columns[_FIRST_STEP, row] = np.inf
+        self._free.append(row)
+        if not self._rows:
+            self._free.clear()
+            self.held_tokens = self.remaining_tokens = self.decoding_held_tokens = 0.0
+
+    def generated(self, work_id: str, step: float) -> float:
+        """Tokens it has generated by this step."""
+        row = self._rows[work_id]
+        columns = self._columns
+        first_step = float(columns[_FIRST_STEP, row])
+        return max(step - first_step, 0.0) * float(columns[_SEQUENCES, row]) if first_step != np.inf else 0.0
+
+    def refresh(self, step: float) -> None:
+        """Reckon what each holds and has to come as of this step."""
+        size = len(self._rows) + len(self._free)
+        if size == 0:
+            return
+        columns = self._columns[:, :size]
+        sequences = columns[_SEQUENCES]
+        steps = np.maximum(step - columns[_FIRST_STEP], 0.0)  # a first token at infinity: none yet
+        generated = np.minimum(steps * sequences, np.maximum(columns[_CAP] - 1.0, 0.0))
+        live = sequences > 0.0
+        columns[_HELD] = columns[_PROMPT] + generated
+        columns[_REMAINING] = np.where(
+            live, remaining_tokens(columns[_LOG_MEAN], columns[_LOG_SIGMA], generated, columns[_CAP]), 0.0
+        )
+        self.held_tokens = float(columns[_HELD].sum())
+        self.remaining_tokens = float(columns[_REMAINING].sum())
+        self.decoding_held_tokens = float(columns[_HELD][columns[_FIRST_STEP] < np.inf].sum())
+
+    def estimates(self) -> tuple[Floats, Floats, Floats]:
+        """Log-means, log-sigmas before calibration and tokens generated, of all that run."""
+        columns = self._columns[:, : len(self._rows) + len(self._free)]
+        live = columns[:, columns[_SEQUENCES] > 0.0]
+        return live[_RAW_MEAN], live[_RAW_SIGMA], live[_HELD] - live[_PROMPT]
+
+    def peak_tokens(self, prompt_tokens: float, expected_tokens: float, sequences: int) -> float:
+        """The most KV tokens that will be held at once if a request of this size joins."""
+        size = len(self._rows) + len(self._free)
+        columns = self._columns[:, :size]
+        held = np.append(columns[_HELD], prompt_tokens)
+        each = np.append(columns[_SEQUENCES], sequences)
+        steps = np.append(columns[_REMAINING], expected_tokens) / np.maximum(each, 1.0)
+        longest_first = np.argsort(-steps)
+        peak = np.cumsum(held[longest_first]) + np.cumsum(each[longest_first]) * steps[longest_first]
+        return float(peak.max())
+
+    def _grow(self) -> None:
+        more = np.zeros_like(self._columns)
+        more[_FIRST_STEP] = np.inf
+        self._columns = np.concatenate((self._columns, more), axis=1)
