@@ -10,6 +10,7 @@ It never waits and never asks for the time: every call says what the time is. It
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 
 from tidegate.admission import books
 from tidegate.admission.calibration import Calibration
@@ -18,7 +19,6 @@ from tidegate.admission.decision import Admit, Decision, Enqueue, Reject, Rule, 
 from tidegate.admission.drain_rate import DrainRate
 from tidegate.admission.fleet import Fleet
 from tidegate.admission.flights import Flight, Flights
-from tidegate.admission.gates.prefill import BACKLOG_S_MAX
 from tidegate.admission.guards import Guards
 from tidegate.admission.ledger import Booking, Ledger
 from tidegate.admission.limits import Limits
@@ -38,7 +38,7 @@ from tidegate.admission.work import Work
 
 _NOBODY = Ahead(0, 0.0)
 _WATCH_S = 1.0
-_LOOK_S_MIN, _LOOK_S_MAX = 0.005, 0.1
+_LOOK_S_MIN, _LOOK_S_MAX, _LOOKS = 0.005, 0.1, 4.0
 
 
 class Controller:
@@ -168,7 +168,7 @@ class Controller:
             self._serve(now_s)
 
     def read(self, engine: str, reading: EngineReading, now_s: float) -> None:
-        """Take in what an engine says of itself; of a pooled book, their sums and mean KV use."""
+        """Take in what an engine says of itself; of a pooled book, sums and mean KV use."""
         now_s = self._advance(now_s)
         self._fleet.named(engine).read(reading, now_s)
         self._serve(now_s)
@@ -186,16 +186,13 @@ class Controller:
     def next_wake_s(self) -> float | None:
         """When `tick` must be called at the latest; None while nobody waits.
 
-        While somebody does, prompts get done and rates fill up with time alone: a look every tenth of a second, or as
-        soon as the backlog of an engine is reckoned short enough.
+        While somebody does, prompts get done and rates fill up with time alone: a look every tenth of a second, and
+        more often the shorter the shortest backlog is.
         """
         if not len(self._queue):
             return None
-        opens_in_s = min(
-            (in_s for book in self._fleet if (in_s := book.opens_in_s(book.share * BACKLOG_S_MAX)) is not None),
-            default=_LOOK_S_MAX,
-        )
-        look_s = self._now_s + min(max(opens_in_s, _LOOK_S_MIN), _LOOK_S_MAX)
+        left_s = min((book.prefill_left_s for book in self._fleet if book.prefilling), default=inf)
+        look_s = self._now_s + min(max(left_s / _LOOKS, _LOOK_S_MIN), _LOOK_S_MAX)
         due_s = self._due_s()
         return look_s if due_s is None else min(look_s, due_s)
 

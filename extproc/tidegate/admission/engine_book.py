@@ -21,7 +21,7 @@ from tidegate.admission.slots_plateau import SlotsPlateau
 from tidegate.admission.step_model import StepModel, Window
 
 _PACE_SHARE = 0.85  # of the objective: the rest is for what the model gets wrong
-_SAVED_S = 0.25
+_SAVED_S, _SAVE_EVERY_S = 0.25, 0.01
 _STALL_S, _STALL_STEPS, _STALL_WINDOWS_MIN = 0.45, 5.0, 20.0
 
 
@@ -49,6 +49,7 @@ class EngineBook:
         self._slots_plateau = SlotsPlateau(limits.slots)
         self._learning = EngineLearning()
         self._saved_tokens = 0.0
+        self._saved_s = now_s
 
     def __len__(self) -> int:
         return len(self._engine)
@@ -158,17 +159,12 @@ class EngineBook:
             decode_s / self._slots_plateau.slots,
         )
 
-    def opens_in_s(self, prefill_left_s_max: float) -> float | None:
-        """How long until so little prefill is left; None where it is so already."""
-        left_s = self.prefill_left_s
-        return left_s - prefill_left_s_max if left_s > prefill_left_s_max else None
-
     def advance(self, now_s: float) -> None:
         """Reckon on to this time."""
-        before_s = self._engine.now_s
         self._engine.advance(now_s)
-        if len(self._engine):
-            self._save_up(now_s - before_s)
+        if now_s >= self._saved_s + _SAVE_EVERY_S:
+            self._save_up(now_s - self._saved_s)
+            self._saved_s = now_s
 
     def row(self, work_id: str) -> Row | None:
         """What is known of a request that runs."""
@@ -265,9 +261,10 @@ class EngineBook:
         if tpot_target_s <= 0.0:
             return inf
         aim_s = _PACE_SHARE * tpot_target_s
-        bare_s, full_s = self.tpot_s(joining=1, prefill=False), self.tpot_s(joining=1, prefill=True)
+        full_s = self.tpot_s(joining=1, prefill=True)
         if full_s <= aim_s:
             return inf
+        bare_s = self.tpot_s(joining=1, prefill=False)
         token_s = (full_s - bare_s) / max(self._limits.batched_tokens - self._engine.decoding, 1.0)
         return self.width * (1.0 - bare_s / aim_s) / token_s
 

@@ -8,7 +8,7 @@
                A whole answer has no ttft: its first token is where the book put it, and it weighs a third
 
 Counters are the better source, so outcomes are left alone for 5 s after the last of them. Outcomes overlap: each weighs
-by the seconds since the one before, so that a second of them weighs as one window.
+by the seconds since the one before, so that a second of them weighs as one window, and at most 20 a second are taken.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _BUSY_SHARE_MIN = 0.9
 _PREFER_COUNTERS_S = 5.0
 _OUTCOME_STEPS_MIN = 4
 OUTCOME_S_MAX = 60.0
-_OUTCOME_WEIGHT_MIN = 0.02
+_OUTCOME_EVERY_S = 0.05
 _UNSEEN_TTFT_WEIGHT = 0.3
 
 
@@ -96,8 +96,10 @@ class EngineLearning:
     ) -> Window | None:
         """The window between the first and the last token of one sequence; `at` gives the book's totals at a time."""
         seconds, steps = last_s - first_s, tokens - 1.0
+        since_s = now_s - self._outcome_s
         if (
-            now_s - self._counted_s < _PREFER_COUNTERS_S
+            since_s < _OUTCOME_EVERY_S
+            or now_s - self._counted_s < _PREFER_COUNTERS_S
             or steps < _OUTCOME_STEPS_MIN
             or not 0.0 < seconds <= OUTCOME_S_MAX
         ):
@@ -105,9 +107,7 @@ class EngineLearning:
         before, after = at(first_s), at(last_s)
         if before is None or after is None:
             return None
-        weight = min(
-            max((now_s - self._outcome_s) * (1.0 if ttft_seen else _UNSEEN_TTFT_WEIGHT), _OUTCOME_WEIGHT_MIN), 1.0
-        )
+        weight = min(since_s * (1.0 if ttft_seen else _UNSEEN_TTFT_WEIGHT), 1.0)
         self._outcome_s = now_s
         return Window(
             seconds=seconds,

@@ -6,11 +6,14 @@
 
 An engine's health is what its answers say (see health.py): it is known by the address in the access log, so a pool
 finds out about each of its engines even where it does not choose among them. Besides the rules there, an engine that
-refuses 5 times in a row without one success, or lets a client wait for 8 seconds without a byte, has failed.
+refuses 5 times in a row without one success, or lets a client wait for 8 seconds without a byte, has failed. And the
+last engine is never taken out for what it answers, or a client that provokes errors could close a pool: as long as it
+can be reached it keeps a quarter of its limits.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 
 import numpy as np
 
@@ -28,6 +31,7 @@ _ADDRESSES_MAX = 256
 _SEEN_S = 300.0
 _REFUSALS_FAILED = 5
 _SILENT_S = 8.0
+_LAST_SHARE = 0.25
 _CONNECT_DETAILS = ("connection_failure", "connection_timeout", "remote_connection_failure", "no_healthy_upstream")
 
 
@@ -61,6 +65,7 @@ class Fleet:
         self._alive = max(len(names) or count, 0)
         self._engines: OrderedDict[str, _Engine] = OrderedDict()
         self._now_s = now_s
+        self._shares_until_s = -inf
         self._orphans: dict[str, EngineBook] = {}
         self.sees_first_tokens = False
         if names:
@@ -106,13 +111,12 @@ class Fleet:
         self._now_s = now_s
         for book in self.books:
             book.advance(now_s)
-            book.share = self._share(book)
+        if now_s >= self._shares_until_s:
+            self._share_out()
 
     def next_change_s(self) -> float | None:
         """When time alone changes a share next."""
-        moments = [engine.health.next_change_s(self._now_s) for engine in self._engines.values()]
-        moments.append(self._ramp.next_step_s(self._now_s))
-        return min((moment for moment in moments if moment is not None), default=None)
+        return None if self._shares_until_s == inf else self._shares_until_s
 
     def set_alive(self, count: int, now_s: float) -> None:
         """Pooled: so many engines are alive, at least 0."""
@@ -121,6 +125,7 @@ class Fleet:
         self._alive = max(count, 0)
         if self._pooled:
             self.books[0].width = max(self._alive, 1)
+        self._shares_until_s = now_s
         self.advance(now_s)
 
     def reconfigure(self, limits: Limits) -> None:
@@ -190,8 +195,7 @@ class Fleet:
                 health.failed(now_s, connect=False)
             case _:
                 return
-        for book in self.books:
-            book.share = self._share(book)
+        self._share_out()
 
     def down(self) -> Iterable[str]:
         """Addresses of the engines that are down by what their answers say."""
@@ -207,16 +211,36 @@ class Fleet:
         self._engines.move_to_end(address)
         return engine
 
-    def _share(self, book: EngineBook) -> float:
+    def _share_out(self) -> None:
+        """Give each book its share; it stays until time or an outcome changes it."""
         ramp_share = self._ramp.share(self._now_s)
-        if not self._engines:
-            return ramp_share
+        for book in self.books:
+            book.share = ramp_share * self._health_share(book)
+        if all(book.share == 0.0 for book in self.books):
+            for book in self.books:
+                book.share = ramp_share * self._last_share(book)
+        moments = [engine.health.next_change_s(self._now_s) for engine in self._engines.values()]
+        moments.append(self._ramp.next_step_s(self._now_s))
+        self._shares_until_s = min((moment for moment in moments if moment is not None), default=inf)
+
+    def _health_share(self, book: EngineBook) -> float:
         if not self._pooled:
             engine = self._engines.get(book.name)
-            return ramp_share if engine is None else ramp_share * engine.health.share(self._now_s)
-        seen = [engine for engine in self._engines.values() if engine.seen_s > self._now_s - _SEEN_S]
+            return 1.0 if engine is None else engine.health.share(self._now_s)
+        seen = self._seen_lately()
         lost = sum(1.0 - engine.health.share(self._now_s) for engine in seen)
-        return ramp_share * max(1.0 - lost / max(self._alive, len(seen), 1), 0.0)
+        return max(1.0 - lost / max(self._alive, len(seen), 1), 0.0)
+
+    def _last_share(self, book: EngineBook) -> float:
+        """Where nobody is left: what answers, if only with errors, is better than nothing."""
+        if not self._pooled:
+            engine = self._engines.get(book.name)
+            return _LAST_SHARE if engine is not None and not engine.health.unreachable else 0.0
+        answering = sum(not engine.health.unreachable for engine in self._seen_lately())
+        return _LAST_SHARE * answering / max(self._alive, answering, 1)
+
+    def _seen_lately(self) -> list[_Engine]:
+        return [engine for engine in self._engines.values() if engine.seen_s > self._now_s - _SEEN_S]
 
     def _book(self, limits: Limits, name: str, width: int) -> EngineBook:
         book = EngineBook(limits, name=name, width=width, now_s=self._now_s, model=self._model_of())

@@ -23,9 +23,22 @@ _SLOP = 1e-3  # of a step: a call at the very moment of a step must count it, wh
 
 
 class Health:
-    """The state of one engine; it begins well."""
+    """The state of one engine; it begins well.
 
-    __slots__ = ("_base", "_climb_s", "_down_s", "_down_until_s", "_failures", "_refused_s", "_trial_ends_s")
+    Attributes:
+        unreachable: it is down, or was the last time, because it could not be reached.
+    """
+
+    __slots__ = (
+        "_base",
+        "_climb_s",
+        "_down_s",
+        "_down_until_s",
+        "_failures",
+        "_refused_s",
+        "_trial_ends_s",
+        "unreachable",
+    )
 
     def __init__(self) -> None:
         self._failures = 0  # in a row
@@ -35,6 +48,7 @@ class Health:
         self._climb_s: float | None = None  # since when the share rises; in the future while it is down
         self._base = 1.0  # and from where
         self._refused_s: float | None = None
+        self.unreachable = False
 
     def failed(self, now_s: float, *, connect: bool) -> None:
         """A request ended in a 5xx, a reset or a timeout of the engine's; `connect`: it was never reached."""
@@ -45,6 +59,7 @@ class Health:
             self._trial_ends_s = None
             self._failures += 1
         if connect or on_trial or self._failures >= _FAILURES:
+            self.unreachable = connect
             self._take_down(now_s)
 
     def refused(self, now_s: float) -> None:

@@ -37,10 +37,12 @@ class History:
         self._times_s: list[float] = []
         self._totals: list[Totals] = []
 
+    def is_due(self, now_s: float) -> bool:
+        """Whether enough time has passed since the latest point."""
+        return not self._times_s or now_s - self._times_s[-1] >= _APART_S
+
     def note(self, now_s: float, totals: Totals) -> None:
-        """Remember the totals of now, unless some were remembered a moment ago."""
-        if self._times_s and now_s - self._times_s[-1] < _APART_S:
-            return
+        """Remember the totals of now."""
         if len(self._times_s) >= 2 * _LEN_MAX:
             del self._times_s[:_LEN_MAX], self._totals[:_LEN_MAX]
         self._times_s.append(now_s)

@@ -29,6 +29,7 @@ from tidegate.admission.running_table import RunningTable
 from tidegate.admission.step_model import StepModel
 
 _HEAD_SHARE_UNSEEN = 0.95
+_SPAN_S_MIN = 1e-3  # of a busy moment's many looks one is enough
 _SEGMENTS_MAX = 128  # prompts that may end within one look; the rest of the time is then lumped together
 _REFRESH_S, _REFRESH_PEAK_S = 0.25, 0.02
 _TRIM_MIN, _TRIM_MAX = 0.25, 4.0
@@ -117,12 +118,13 @@ class Reckoning:
     def advance(self, now_s: float) -> None:
         """Reckon on to this time."""
         span_s = now_s - self.now_s
-        if span_s <= 0.0:
+        if span_s < _SPAN_S_MIN:
             return
         if len(self._rows) == 0 and self.line.debt_tokens == 0.0:
             self.now_s = now_s
             return
-        self.history.note(self.now_s, self.totals())
+        if self.history.is_due(self.now_s):
+            self.history.note(self.now_s, self.totals())
         for _ in range(_SEGMENTS_MAX):
             took_s = self._reckon(span_s)
             span_s -= took_s

@@ -1,5 +1,7 @@
-"""Small requests and pools, in one place, so that each test names only what it is about."""
+"""Small requests, engines and pools, in one place, so that each test names only what it is about."""
 
+from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from tidegate.admission.controller import Controller
@@ -26,26 +28,92 @@ def patient(work_id: str = "w", /, **facts: Any) -> Work:
 def cost(**facts: Any) -> Cost:
     """A cost of next to nothing."""
     defaults: dict[str, Any] = {
+        "prompt_tokens": 1.0,
+        "completion_tokens": 1.0,
+        "log_mean": 0.0,
+        "log_sigma": 0.5,
+        "completion_tokens_max": inf,
+        "estimate": (0.0, 0.5),
         "sequences": 1,
         "kv_tokens": 1,
-        "ttft_s": 0.01,
         "answer_s": 0.01,
         "bottleneck_s": 0.01,
     }
     return Cost(**(defaults | facts))
 
 
-def load(**facts: Any) -> Load:
-    """One engine, nothing running, nobody waiting."""
-    defaults: dict[str, Any] = {"cost": cost(), "engines": 1}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StillEngine:
+    """An engine whose figures are given, whatever the request. Implements `EngineLoad`.
+
+    Attributes:
+        demand_tokens, peak_tokens: KV tokens needed, and at the coming peak.
+        first_token_s: from being sent to the first token.
+        step_s: time of a step.
+        paced_tokens_per_s, saved_tokens: prompt tokens a second that the pace allows, and those saved up.
+    """
+
+    name: str = ""
+    share: float = 1.0
+    sequences: int = 0
+    slots: int = 4
+    kv_tokens: float = 0.0
+    kv_tokens_max: int = 1000
+    prefilling: bool = False
+    prefill_left_s: float = 0.0
+    demand_tokens: float = 0.0
+    peak_tokens: float = 0.0
+    first_token_s: float = 0.01
+    step_s: float = 0.02
+    paced_tokens_per_s: float = inf
+    saved_tokens: float = 1.0
+
+    def kv_demand_tokens(self, cost: Cost) -> float:
+        return self.demand_tokens
+
+    def kv_peak_tokens(self, cost: Cost) -> float:
+        return self.peak_tokens
+
+    def ttft_s(self, prompt_tokens: float) -> float:
+        return self.first_token_s
+
+    def tpot_s(self, *, joining: int, prefill: bool) -> float:
+        return self.step_s
+
+    def prefill_allowance(self, tpot_target_s: float) -> tuple[float, float]:
+        return self.paced_tokens_per_s, self.saved_tokens
+
+
+def engine(name: str = "", /, **facts: Any) -> StillEngine:
+    """An engine of 4 slots and 1000 KV tokens, with nothing to do."""
+    return StillEngine(name=name, **facts)
+
+
+def full(name: str = "", /, **facts: Any) -> StillEngine:
+    """An engine whose 4 slots are taken."""
+    return StillEngine(name=name, sequences=4, **facts)
+
+
+def load(*engines: StillEngine, **facts: Any) -> Load:
+    """The pool of these engines, of an idle one where none is named; nobody waits."""
+    up = engines or (engine(),)
+    defaults: dict[str, Any] = {"cost": cost(), "engines": up, "width": len(up)}
     return Load(**(defaults | facts))
 
 
-def pool(*, slots: int = 1, engines: int = 1, now_s: float = 0.0, **facts: Any) -> Controller:
-    """A pool at its full limits, patient with those that wait."""
+def gone(**facts: Any) -> Load:
+    """A pool without any engine."""
+    defaults: dict[str, Any] = {"cost": cost(), "engines": (), "width": 0}
+    return Load(**(defaults | facts))
+
+
+def pool(
+    *, slots: int | None = 1, engines: int = 1, names: tuple[str, ...] = (), now_s: float = 0.0, **facts: Any
+) -> Controller:
+    """A pool at its full limits, patient with those that wait; with `names` it chooses among its engines."""
     defaults: dict[str, Any] = {"slots": slots, "queue_len": 100, "mode": Mode.BACKPRESSURE_FIRST}
     limits = Limits(**(defaults | facts))
-    return Controller(limits, engines=engines, now_s=now_s, ramp=False)
+    return Controller(limits, engines=engines, names=names, now_s=now_s, ramp=False)
 
 
 def outcome(work_id: str = "w", /, **facts: Any) -> Outcome:

@@ -87,54 +87,6 @@ def test_a_flood_in_the_queue_makes_room_for_a_quiet_tenant() -> None:
     assert controller.snapshot(3.0).queue_len == 2
 
 
-def test_no_endpoint_and_one_that_appears_later() -> None:
-    """Without any engine two may wait, the third is 503; when one appears, those whose time is not up go in order."""
-    controller = pool(engines=0, queue_len=2)
-    assert words([controller.submit(patient("short", hold_s_max=2.0), 0.0)]) == ["short enqueue no_engine"]
-    assert words([controller.submit(patient("long", hold_s_max=10.0), 0.0)]) == ["long enqueue no_engine"]
-    third = controller.submit(patient("third", hold_s_max=10.0), 0.0)
-    assert isinstance(third, Reject)
-    assert (third.reason.rule, third.status) == (Rule.NO_ENGINE, 503)
-
-    controller.tick(2.0)
-    (expired,) = controller.take_verdicts()
-    assert isinstance(expired, Reject)
-    assert (expired.id, expired.status) == ("short", 503)
-    assert words([controller.submit(patient("later", hold_s_max=10.0), 2.5)]) == ["later enqueue no_engine"]
-
-    controller.set_engines_alive(1, 3.0)
-    assert words(controller.take_verdicts()) == ["long admit"]
-    controller.release("long", 4.0)
-    assert words(controller.take_verdicts()) == ["later admit"]
-
-
-def test_engines_lost_while_some_wait() -> None:
-    """Those who wait keep waiting when the engines go, and are told `no_engine` if none returns in time."""
-    controller = pool()
-    controller.submit(patient("a"), 0.0)
-    controller.submit(patient("b", hold_s_max=5.0), 0.0)
-    controller.set_engines_alive(0, 1.0)
-    controller.release("a", 2.0)
-    assert controller.take_verdicts() == []
-    controller.tick(5.0)
-    assert words(controller.take_verdicts()) == ["b reject no_engine"]
-
-
-def test_waiting_ends_at_the_time_that_was_told() -> None:
-    """A queued request is refused at its expiry, not before; `next_wake_s` names the moment."""
-    controller = pool()
-    controller.submit(patient("a"), 0.0)
-    decision = controller.submit(patient("b", hold_s_max=0.5), 0.0)
-    assert isinstance(decision, Enqueue)
-    assert decision.expires_at_s == controller.next_wake_s() == 0.5
-    controller.tick(0.49)
-    assert controller.take_verdicts() == []
-    controller.tick(0.5)
-    (verdict,) = controller.take_verdicts()
-    assert isinstance(verdict, Reject)
-    assert (verdict.reason.rule, verdict.waited_s) == (Rule.EXPIRED, 0.5)
-
-
 def test_a_late_release_does_not_serve_the_expired() -> None:
     """A slot that comes free after a request's time is up goes to the next whose time is not."""
     controller = pool()
@@ -151,58 +103,6 @@ def test_nothing_wakes_while_nobody_waits() -> None:
     assert controller.next_wake_s() is None
     controller.submit(patient("a"), 0.0)
     assert controller.next_wake_s() is None
-
-
-def test_draining_refuses_all_but_what_runs() -> None:
-    """On shutdown the queue is refused at once, newcomers too, and what runs is let run."""
-    controller = pool()
-    for name in "abc":
-        controller.submit(patient(name), 0.0)
-    controller.drain(1.0)
-    assert words(controller.take_verdicts()) == ["b reject shutting_down", "c reject shutting_down"]
-    assert words([controller.submit(patient("d"), 1.0)]) == ["d reject shutting_down"]
-    assert controller.snapshot(1.0).in_flight == 1
-    assert controller.release("a", 2.0)
-
-
-def test_a_new_pool_ramps() -> None:
-    """A new pool holds a quarter of its slots, all of them after ten seconds, and grants as it grows."""
-    limits = Limits(slots=8, mode=Mode.BACKPRESSURE_FIRST)
-    controller = Controller(limits, engines=1, now_s=0.0)
-    decisions = words([controller.submit(patient(str(i)), 0.0) for i in range(8)])
-    assert decisions == ["0 admit", "1 admit", "2 enqueue slots"] + [f"{i} enqueue slots" for i in range(3, 8)]
-    granted_at_s: list[float] = []
-    while (wake_s := controller.next_wake_s()) is not None:
-        controller.tick(wake_s)
-        granted_at_s += [wake_s] * len(controller.take_verdicts())
-    assert len(granted_at_s) == 6
-    assert granted_at_s == sorted(granted_at_s)
-    assert granted_at_s[-1] == pytest.approx(10.0)
-
-
-def test_engines_that_return_ramp_again() -> None:
-    """After an outage of every engine the pool starts again at a quarter."""
-    controller = Controller(Limits(slots=8), engines=1, now_s=0.0)
-    controller.set_engines_alive(0, 20.0)
-    assert controller.snapshot(20.0).sequences_max == 0
-    controller.set_engines_alive(1, 30.0)
-    assert controller.snapshot(30.0).sequences_max == 2
-    assert controller.snapshot(40.0).sequences_max == 8
-
-
-def test_a_large_request_goes_when_it_is_alone() -> None:
-    """A request larger than the pool waits until nothing runs, is not passed by, and then runs."""
-    controller = pool(slots=4, kv_tokens=1000)
-    controller.submit(patient("small"), 0.0)
-    decisions = [
-        controller.submit(patient(name, prompt_tokens=size), 0.0) for name, size in [("large", 5000), ("next", 1)]
-    ]
-    assert words(decisions) == ["large enqueue kv_tokens", "next enqueue queue_order"]
-    controller.release("small", 1.0)
-    assert words(controller.take_verdicts()) == ["large admit"]
-    assert controller.snapshot(1.0).kv_tokens == 1000
-    controller.release("large", 2.0)
-    assert words(controller.take_verdicts()) == ["next admit"]
 
 
 def test_a_low_one_is_not_starved_by_endless_traffic() -> None:
@@ -240,30 +140,6 @@ def test_an_outcome_counts_once() -> None:
     assert not controller.settle(outcome(""), 2.0)
 
 
-def test_books_of_an_earlier_process_hold_capacity_until_settled() -> None:
-    """After a restart what still runs takes up its slots until the log reports it or its time is over."""
-    before = pool(slots=2)
-    before.submit(patient("a"), 0.0)
-    before.submit(patient("b"), 0.0)
-    after = pool(slots=2, now_s=1000.0)
-    assert after.restore_books(before.dump_books(1.0), 1000.0) == 2
-    assert after.restore_books(before.dump_books(1.0), 1000.0) == 0
-    assert (after.snapshot(1000.0).orphans, after.snapshot(1000.0).sequences) == (2, 2)
-
-    assert words([after.submit(patient("c"), 1000.0)]) == ["c enqueue slots"]
-    assert after.settle(outcome("a"), 1001.0)
-    assert words(after.take_verdicts()) == ["c admit"]
-    assert words([after.submit(patient("d"), 1001.0)]) == ["d enqueue slots"]
-    wake_s = after.next_wake_s()
-    for _ in range(100):
-        if wake_s is None:
-            break
-        after.tick(wake_s)
-        wake_s = after.next_wake_s()
-    assert words(after.take_verdicts()) == ["d admit"]
-    assert after.snapshot(2000.0).orphans == 0
-
-
 def test_over_booking_is_told_apart() -> None:
     """What could not be refused is admitted over the limit, shown in the gauges, and others wait for it."""
     controller = pool()
@@ -276,27 +152,6 @@ def test_over_booking_is_told_apart() -> None:
     assert controller.take_verdicts() == []
     controller.release("b", 2.0)
     assert words(controller.take_verdicts()) == ["c admit"]
-
-
-def test_new_limits_take_effect_at_once() -> None:
-    """More room serves who waits; less room refuses nobody that runs."""
-    controller = pool()
-    for name in "abc":
-        controller.submit(patient(name), 0.0)
-    controller.reconfigure(Limits(slots=3, mode=Mode.BACKPRESSURE_FIRST), 1, 1.0)
-    assert words(controller.take_verdicts()) == ["b admit", "c admit"]
-    controller.reconfigure(Limits(slots=1, mode=Mode.BACKPRESSURE_FIRST), 1, 2.0)
-    assert controller.snapshot(2.0).sequences_free == -2
-
-
-def test_engines_that_are_down_stay_down_over_a_reconfiguration() -> None:
-    """A change of the number of engines moves the number alive by the difference."""
-    controller = pool(engines=4)
-    controller.set_engines_alive(3, 0.0)
-    controller.reconfigure(Limits(), 6, 0.0)
-    assert controller.snapshot(0.0).engines == 5
-    controller.reconfigure(Limits(), 0, 0.0)
-    assert controller.snapshot(0.0).engines == 0
 
 
 def test_a_preview_foretells_and_changes_nothing() -> None:
@@ -314,11 +169,103 @@ def test_a_preview_foretells_and_changes_nothing() -> None:
     assert isinstance(controller.submit(patient("d"), 0.5), Enqueue)
 
 
+def test_waiting_ends_at_the_time_that_was_told() -> None:
+    """A queued request is refused at its expiry, not before, if its caller ticks whenever it is told to."""
+    controller = pool()
+    controller.submit(patient("a"), 0.0)
+    decision = controller.submit(patient("b", hold_s_max=0.5), 0.0)
+    assert isinstance(decision, Enqueue)
+    assert decision.expires_at_s == 0.5
+    controller.tick(0.49)
+    assert controller.take_verdicts() == []
+    assert controller.next_wake_s() == 0.5
+    controller.tick(0.5)
+    (verdict,) = controller.take_verdicts()
+    assert isinstance(verdict, Reject)
+    assert (verdict.reason.rule, verdict.waited_s) == (Rule.EXPIRED, 0.5)
+
+
+def test_somebody_looks_every_tenth_of_a_second_while_anyone_waits() -> None:
+    """Prompts get done with time alone, so the next look is 5 to 100 ms away, until nobody waits."""
+    controller = pool()
+    controller.submit(patient("a"), 0.0)
+    controller.submit(patient("b", hold_s_max=2.0), 0.0)
+    now_s, looks = 0.0, 0
+    while (wake_s := controller.next_wake_s()) is not None:
+        assert 0.0 < wake_s - now_s <= 0.1 + 1e-9
+        now_s, looks = wake_s, looks + 1
+        controller.tick(now_s)
+    assert now_s == 2.0
+    assert 20 <= looks <= 30
+
+
 def test_time_never_goes_back() -> None:
     """A call with an earlier time counts as one now."""
     controller = pool()
     controller.submit(patient("a"), 10.0)
-    controller.submit(patient("b", hold_s_max=5.0), 3.0)
-    assert controller.next_wake_s() == 11.0
+    decision = controller.submit(patient("b", hold_s_max=5.0), 3.0)
+    assert isinstance(decision, Enqueue)
+    assert decision.expires_at_s == 15.0
+    wake_s = controller.next_wake_s()
+    assert wake_s is not None
+    assert wake_s > 10.0
     controller.tick(14.9)
     assert controller.take_verdicts() == []
+    controller.release("a", 2.0)
+    (verdict,) = controller.take_verdicts()
+    assert verdict.waited_s == pytest.approx(4.9)
+
+
+def test_a_large_request_goes_when_it_is_alone() -> None:
+    """A request larger than what was learned of the engine waits until nothing runs, and then books all of it."""
+    controller = pool(slots=None, order=Order.FIFO)
+    controller.submit(patient("small"), 0.0)
+    decisions = [
+        controller.submit(patient(name, prompt_tokens=size), 0.0) for name, size in [("large", 500_000), ("next", 1)]
+    ]
+    assert words(decisions) == ["large enqueue kv_tokens", "next enqueue queue_order"]
+    controller.release("small", 1.0)
+    assert words(controller.take_verdicts()) == ["large admit"]
+    assert controller.snapshot(1.0).kv_tokens == 100_000
+    controller.release("large", 2.0)
+    assert words(controller.take_verdicts()) == ["next admit"]
+
+
+def test_more_sequences_than_were_learned_go_when_they_are_alone() -> None:
+    """A learned number of slots never proves that a request cannot run; a stated one does."""
+    controller = pool(slots=None)
+    controller.submit(patient("small"), 0.0)
+    assert words([controller.submit(patient("many", sequences=500), 0.0)]) == ["many enqueue slots"]
+    controller.release("small", 1.0)
+    assert words(controller.take_verdicts()) == ["many admit"]
+    assert controller.snapshot(1.0).sequences == 256
+    assert words([pool(slots=256).submit(patient("many", sequences=500), 0.0)]) == ["many reject request_too_large"]
+
+
+def test_a_large_request_is_passed_by_small_ones_for_a_while_only() -> None:
+    """By deadline and cost, those that come within alpha times its cost go before it, and no others."""
+    controller = pool(alpha=3.0)
+    controller.submit(patient("a"), 0.0)
+    large = patient("large", prompt_tokens=50_000)
+    cost_s = controller.price(large).bottleneck_s
+    for work, at_s in [(large, 0.0), (patient("soon"), 2.9 * cost_s), (patient("late"), 3.1 * cost_s)]:
+        assert isinstance(controller.submit(work, at_s), Enqueue)
+    order = []
+    for gone in ("a", "soon", "large"):
+        controller.release(gone, 4.0 * cost_s)
+        order += words(controller.take_verdicts())
+    assert order == ["soon admit", "large admit", "late admit"]
+
+
+def test_who_was_let_in_past_the_gates_pays_for_it() -> None:
+    """What a request turns out to have cost counts against its tenant, who is behind the others for it."""
+    controller = pool()
+    for tenant, tokens in (("long", 20_000), ("short", 1)):
+        controller.submit(patient(f"{tenant}-1", tenant=tenant), 0.0)
+        for follower in ("long", "short"):
+            controller.submit(patient(f"{follower}-{tenant}", tenant=follower), 0.0)
+        controller.settle(outcome(f"{tenant}-1", completion_tokens=tokens, ttft_s=0.1, e2e_s=0.2), 0.2)
+        for name in (f"long-{tenant}", f"short-{tenant}"):
+            controller.release(name, 0.3)
+        controller.take_verdicts()
+        controller.release(f"{tenant}-1", 0.4)

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from tidegate.admission.cost import finished, price
 from tidegate.admission.dollars import NANOUSD_MAX, Price
+from tidegate.admission.engine_book import EngineBook
 from tidegate.admission.limits import Limits
 from tidegate.admission.work import Work
 
@@ -27,14 +28,18 @@ def test_time_is_priced_by_the_hour() -> None:
 
 
 def test_a_finished_request_is_priced_by_the_same_formula() -> None:
-    """What was predicted exactly costs exactly what was predicted; 0 tokens cost the prefill alone."""
-    limits = Limits(slots=4, kv_tokens=5000, batched_tokens=2000)
+    """What was predicted exactly costs exactly what was predicted; 0 tokens count as one."""
+    book = EngineBook(Limits(slots=4, kv_tokens=5000, batched_tokens=2000), now_s=0.0)
     for tokens, sequences in ((0, 1), (1, 1), (700, 1), (700, 4)):
         predicted = Work(
             id="w", prompt_tokens=900, completion_tokens_max=tokens, log_mean=12.0, log_sigma=0.0, sequences=sequences
         )
         spent = finished(prompt_tokens=900, completion_tokens=tokens, sequences=sequences)
-        assert price(spent, limits, tau_s=0.03).bottleneck_s == price(predicted, limits, tau_s=0.03).bottleneck_s > 0.0
+        spent_s, predicted_s = (
+            price(work, book, log_mean=work.log_mean, log_sigma=work.log_sigma, tau_s=0.03).bottleneck_s
+            for work in (spent, predicted)
+        )
+        assert spent_s == predicted_s > 0.0
 
 
 @given(amounts, amounts, amounts, st.floats(0.0), st.floats(0.0))
