@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 from tidegate.admission.controller import Controller
-from tidegate.clock import Clock
+from tidegate.clock import Clock, ManualClock
+from tidegate.errors import PolicyError
 from tidegate.estimators import Estimators
-from tidegate.policy import PoolPolicy
-from tidegate.pools import Pool
+from tidegate.policy import PoolPolicy, RequestPolicy
+from tidegate.pools import Change, Pool, PoolEvent, Pools
 from tidegate.turnstile import Turnstile
 
 
@@ -26,3 +27,41 @@ def builder(clock: Clock, estimators: Estimators) -> Callable[[PoolPolicy, float
         )
 
     return build
+
+
+class Site:
+    """A registry with all it needs, and a record of what it said."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.errors: list[tuple[str, str]] = []
+        self.events: list[PoolEvent] = []
+        estimators = Estimators(None)
+        self.pools = Pools(
+            builder(self.clock, estimators),
+            estimator_of=estimators.of,
+            clock=self.clock,
+            on_policy_error=self.take_error,
+            on_event=self.events.append,
+        )
+
+    def take_error(self, error: PolicyError, pool: str) -> None:
+        self.errors.append((error.key, pool))
+
+    def stream(self, *pairs: tuple[str, str], cluster: str = "vllm") -> tuple[Pool, RequestPolicy]:
+        pool, request, _ = self.pools.find(pairs, cluster, self.clock.now_s())
+        return pool, request
+
+    def slots(self, *pairs: tuple[str, str]) -> int:
+        """Slots in force for a stream with these keys, as the controller has them."""
+        pool, _ = self.stream(*pairs)
+        slots = pool.policy.limits.slots
+        assert slots is not None
+        assert pool.controller.snapshot(self.clock.now_s()).sequences_max == slots
+        return slots
+
+    def changes(self) -> list[Change]:
+        return [event.change for event in self.events]
+
+    def housekeep(self) -> list[str]:
+        return [pool.name for pool in self.pools.housekeep(self.clock.now_s())]

@@ -90,19 +90,30 @@ class PuppetEngine:
         self.calls: list[Call] = []
         self._port = port
         self._arrived: asyncio.Queue[Call] = asyncio.Queue()
+        self._runner: web.AppRunner | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.listen()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.hang_up()
+
+    async def listen(self) -> None:
+        """Take connections on the port."""
         app = web.Application(client_max_size=64 << 20)
         app.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(
             app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True, max_field_size=65536
         )
-
-    async def __aenter__(self) -> Self:
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._runner.cleanup()
+    async def hang_up(self) -> None:
+        """Close every connection and the port: from now on it refuses them."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
 
     async def call(self, *, wait_s_max: float = 5.0) -> Call:
         """The next request to arrive."""

@@ -17,6 +17,8 @@ from tidegate.sim.processes import Processes, free_ports
 ONE_SLOT: dict[str, str | None] = {"tidegate-slots-max": "1"}
 REFUSE_ALL_ELSE: dict[str, str | None] = ONE_SLOT | {"tidegate-queue-len-max": "0"}
 """One request runs and no other may wait."""
+IN_ORDER: dict[str, str | None] = {"tidegate-queue-order": "fifo"}
+"""Whoever comes later waits longer, however small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.conftest import PuppetStackFactory
 from tests.integration.h2_client import H2Client
 from tests.integration.puppet_engine import Call
-from tests.integration.puppet_stack import ONE_SLOT
+from tests.integration.puppet_stack import IN_ORDER, ONE_SLOT
 from tests.integration.raw_envoy import CHAT, CHAT_BODY
 
 pytestmark = pytest.mark.envoy
@@ -27,8 +27,7 @@ def now_s() -> float:
 @pytest.mark.parametrize("budget_ms", ["2000", "20000"])  # the longer hold has to be announced to Envoy, the other not
 async def test_place_in_the_queue_comes_back_when_its_client_leaves(puppet: PuppetStackFactory, budget_ms: str) -> None:
     """Whoever waits behind a client that leaves is let in within 100 ms; the one that left never meets the engine."""
-    in_order = {"tidegate-queue-order": "fifo"}
-    stack = await puppet(policy={"tidegate-slots-max": "8", "tidegate-ttft-budget-ms": budget_ms} | in_order)
+    stack = await puppet(policy={"tidegate-slots-max": "8", "tidegate-ttft-budget-ms": budget_ms} | IN_ORDER)
     running = stack.ask()
     call = await stack.engine.call()
     delays_s = []

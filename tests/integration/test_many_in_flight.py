@@ -22,6 +22,7 @@ ALL_LOGGED = {"written": REQUESTS, "dropped": 0, "taken_in": REQUESTS, "complete
 POLICY: dict[str, str | None] = {
     "tidegate-slots-max": str(5 * REQUESTS),  # a new pool starts at a quarter of it
     "tidegate-kv-tokens-max": "100000000",
+    "tidegate-gates": "slots,kv",  # nobody answers until all are there, so nothing tells how fast prompts are done
 }
 
 

@@ -70,7 +70,7 @@ async def test_every_decision_is_counted_by_tenant_and_model(puppet: PuppetStack
     delayed = stack.ask(headers=ACME)
     await stack.held(1)
     stack.engine.script = lambda call: call.complete()
-    long_prompt = [{"role": "user", "content": "word " * 20000}]  # its own prefill takes longer than anyone waits
+    long_prompt = [{"role": "user", "content": "word " * 60000}]  # its own prefill takes longer than anyone waits
     assert (await stack.ask(headers=ACME, messages=long_prompt)).status == 429
     async with stack.http.get("/v1/chat/completions", headers=ACME) as response:
         assert response.status == 200

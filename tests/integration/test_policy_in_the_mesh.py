@@ -6,7 +6,7 @@ from copy import deepcopy
 import pytest
 
 from tests.integration.conftest import PuppetStackFactory
-from tests.integration.puppet_stack import ONE_SLOT, REFUSE_ALL_ELSE, Answer, PuppetStack
+from tests.integration.puppet_stack import IN_ORDER, ONE_SLOT, REFUSE_ALL_ELSE, Answer, PuppetStack
 from tests.integration.stack import eventually
 from tidegate.sim.envoy_config import Config, connection_manager
 
@@ -43,13 +43,14 @@ async def test_a_route_overrides_single_keys(puppet: PuppetStackFactory) -> None
     """A route's budget replaces the filter's for its requests alone; pool and capacity stay shared."""
     strict = "/strict/v1/chat/completions"
     stack = await puppet(
-        policy=ONE_SLOT, edit=lambda config: add_route(config, strict, {"tidegate-ttft-budget-ms": "100"})
+        policy=ONE_SLOT | IN_ORDER,
+        edit=lambda config: add_route(config, strict, {"tidegate-ttft-budget-ms": "50"}),
     )
     running = await fill(stack)
     refused = await stack.ask(strict)
     assert refused.status == 429
     assert "wait_too_long" in refused.headers["x-tidegate-reason"]
-    assert "threshold=0.05;" in refused.headers["x-tidegate-reason"]
+    assert "threshold=0.025;" in refused.headers["x-tidegate-reason"]
     waiting = stack.ask()
     await stack.held(1)
     stack.engine.script = lambda call: call.complete()
@@ -90,10 +91,10 @@ async def test_a_shadow_admits_and_says_what_would_have_been(puppet: PuppetStack
 
 
 async def test_a_flood_of_one_tenant_does_not_push_another_out(puppet: PuppetStackFactory) -> None:
-    """A tenant that floods the queue is refused for it; another tenant waits, and goes after one of its requests."""
+    """A tenant that floods the queue is refused for it; another waits, and goes after at most one of its requests."""
     stack = await puppet(policy=FAIR)
     running = await fill(stack)
-    flood = [stack.ask(headers={"x-tenant": "loud"}, max_tokens=5) for _ in range(10)]
+    flood = [stack.ask(headers={"x-tenant": "loud"}, max_tokens=12) for _ in range(10)]
 
     async def settled() -> int:
         return sum(each.done() for each in flood) + int(await stack.service.metric("pool_queue_len"))
@@ -108,7 +109,7 @@ async def test_a_flood_of_one_tenant_does_not_push_another_out(puppet: PuppetSta
     await empty(stack, running)
     assert (await quiet).status == 200
     tenants = [call.headers.get("x-tenant") for call in stack.engine.calls[1:]]
-    assert tenants.index("quiet") == 1
+    assert tenants.index("quiet") <= 1
     await asyncio.gather(*flood)
     for tenant, count in (("loud", len(flood) - len(refused)), ("quiet", 1)):
         await stack.until_counter(f"admission.requests.tenant.{tenant}.model.tiny.decision.delay", count)

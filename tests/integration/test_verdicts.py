@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from tests.integration.conftest import PuppetStackFactory
-from tests.integration.puppet_stack import ONE_SLOT, REFUSE_ALL_ELSE, PuppetStack
+from tests.integration.puppet_stack import IN_ORDER, ONE_SLOT, REFUSE_ALL_ELSE, PuppetStack
 from tidegate.sim.envoy_config import Config, ext_proc_filter
 
 pytestmark = pytest.mark.envoy
@@ -64,7 +64,7 @@ async def test_hold_then_admit(puppet: PuppetStackFactory) -> None:
 
 async def test_429(puppet: PuppetStackFactory) -> None:
     """Too many: a 429 in the API's own words, when to come back, and the rule with its figures."""
-    stack = await puppet(policy=ONE_SLOT | {"tidegate-queue-len-max": "2"})
+    stack = await puppet(policy=ONE_SLOT | IN_ORDER | {"tidegate-queue-len-max": "2"})
     asked = [stack.ask()]
     calls = [await stack.engine.call()]
     asked.append(stack.ask(max_tokens=None))

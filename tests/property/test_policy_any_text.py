@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.building import builder
+from tidegate.admission.limits import GateName, Limits
 from tidegate.clock import ManualClock
 from tidegate.errors import PolicyError
 from tidegate.estimators import Estimators
@@ -16,6 +17,11 @@ good_values = {
     "tidegate-engines": "10.0.0.1:8000,dns:vllm:80;metrics=/m",
     "tidegate-slots-max": "8",
     "tidegate-mode": "hybrid",
+    "tidegate-queue-order": "deadline",
+    "tidegate-queue-alpha": "2.5",
+    "tidegate-queue-fair": "off",
+    "tidegate-gates": "slots,littles-law,p99-window",
+    "tidegate-p99-target-ms": "1500",
     "tidegate-shadow": "on",
     "tidegate-hold-ms-max": "100",
     "tidegate-tenant-from": "header:x-team",
@@ -25,10 +31,29 @@ good_values = {
     "tidegate-price-engine-hour-usd": "2.5",
     "tidegate-price-prompt-usd": "0.00015",
 }
+guarded = [
+    ("tidegate-gates", "slots,concurrency,memory-floor"),
+    ("tidegate-concurrency-max", "64"),
+    ("tidegate-memory-floor-mib", "2048"),
+]
 names = st.sampled_from([*KEYS, *good_values, "user-agent"]) | any_text | any_text.map(lambda text: f"tidegate-{text}")
 good_pairs = st.sampled_from(sorted(good_values.items()))
-pairs = st.lists(good_pairs | st.tuples(names, any_text), max_size=24)
-metadata = st.lists(good_pairs | st.tuples(names, any_text | st.binary(max_size=1200)), max_size=24)
+guards = st.just(guarded) | st.lists(st.sampled_from(guarded), max_size=3)
+good = st.tuples(guards, st.lists(good_pairs, max_size=24)).map(lambda parts: [*parts[0], *parts[1]])
+pairs = good | st.lists(good_pairs | st.tuples(names, any_text), max_size=24)
+metadata = good | st.lists(good_pairs | st.tuples(names, any_text | st.binary(max_size=1200)), max_size=24)
+
+
+def check_limits(limits: Limits) -> None:
+    """What is in force is within its bounds, and a guard has its figure if and only if it is in force."""
+    assert limits.slots is None or limits.slots >= 1
+    assert limits.kv_tokens is None or limits.kv_tokens >= 1
+    assert limits.queue_len is None or limits.queue_len >= 0
+    assert 0.0 <= limits.alpha <= 1000.0
+    assert limits.p99_target_s > 0.0
+    assert len(set(limits.gates)) == len(limits.gates) > 0
+    assert (limits.concurrency is not None) == (GateName.CONCURRENCY in limits.gates)
+    assert (limits.memory_floor_mib is not None) == (GateName.MEMORY_FLOOR in limits.gates)
 
 
 def parsed(pairs: list[tuple[str, str]]) -> Policy | PolicyError:
@@ -87,4 +112,4 @@ def test_parsing_raises_nothing_but_policy_errors(pairs: list[tuple[str, str]]) 
         assert parse_policy(halves, default_pool="vllm") == policy
         assert 0.0 <= policy.request.hold_s_max <= 3600.0
         assert policy.request.weight >= 1
-        assert policy.pool.limits.slots >= 1
+        check_limits(policy.pool.limits)

@@ -13,10 +13,11 @@ from bench.goodput.runs import Need, Results, Task, contenders_of, run
 from bench.goodput.traces import TRACES, read_trace, trace_path
 from bench.goodput.workload import Workload
 
+from tests.recorded import NO_TRACES
 from tests.simulation.goodput_scenes import Told, request, simulated
 
 CELL = Cell(workload=Workload(trace="chat", load=2.0))
-recorded = pytest.mark.skipif(not all(trace_path(each).exists() for each in TRACES), reason="no recorded traces here")
+recorded = pytest.mark.skipif(not all(trace_path(each).exists() for each in TRACES), reason=NO_TRACES)
 
 
 def some_figures(goodput_per_s: float) -> Figures:

@@ -4,60 +4,17 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.building import builder
+from tests.building import Site
 from tidegate.admission.limits import Limits
-from tidegate.admission.outcome import Outcome
 from tidegate.admission.work import Work
-from tidegate.clock import ManualClock
-from tidegate.errors import PolicyError
-from tidegate.estimators import Estimators
 from tidegate.policy import REPORTS_MAX, PoolPolicy, RequestPolicy
-from tidegate.pools import OVERFLOW, POOLS_MAX, Change, Pool, PoolEvent, Pools
-from tidegate.state_file import PoolState, SavedState, pack, unpack
+from tidegate.pools import OVERFLOW, POOLS_MAX, Change, Pool
 from tidegate_estimator import GuardedEstimator, WindowEstimator
-from tidegate_estimator.usage import AnswerKind
 
-KIND = AnswerKind("m", True, "openai_chat")
 SLOTS_8 = ("tidegate-slots-max", "8")
 SLOTS_9 = ("tidegate-slots-max", "9")
 SHADOW = ("tidegate-shadow", "on")
 WRONG = ("tidegate-mode", "fast")
-
-
-class Site:
-    """A registry with all it needs, and a record of what it said."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.errors: list[tuple[str, str]] = []
-        self.events: list[PoolEvent] = []
-        estimators = Estimators(None)
-        self.pools = Pools(
-            builder(self.clock, estimators),
-            estimator_of=estimators.of,
-            clock=self.clock,
-            on_policy_error=self.take_error,
-            on_event=self.events.append,
-        )
-
-    def take_error(self, error: PolicyError, pool: str) -> None:
-        self.errors.append((error.key, pool))
-
-    def stream(self, *pairs: tuple[str, str], cluster: str = "vllm") -> tuple[Pool, RequestPolicy]:
-        pool, request, _ = self.pools.find(pairs, cluster, self.clock.now_s())
-        return pool, request
-
-    def slots(self, *pairs: tuple[str, str]) -> int:
-        """Slots in force for a stream with these keys, as the controller has them."""
-        pool, _ = self.stream(*pairs)
-        assert pool.controller.snapshot(self.clock.now_s()).sequences_max == pool.policy.limits.slots
-        return pool.policy.limits.slots
-
-    def changes(self) -> list[Change]:
-        return [event.change for event in self.events]
-
-    def housekeep(self) -> list[str]:
-        return [pool.name for pool in self.pools.housekeep(self.clock.now_s())]
 
 
 @pytest.fixture
@@ -250,73 +207,6 @@ def test_places_come_free_again(site: Site) -> None:
     site.clock.advance(900.0)
     assert len(site.housekeep()) == POOLS_MAX + 1
     assert site.stream(SLOTS_8, cluster=f"c{POOLS_MAX}")[0].policy.limits.slots == 8
-
-
-def saved_and_loaded(site: Site) -> SavedState:
-    return unpack(pack(site.pools.dump(site.clock.now_s())))
-
-
-async def test_pools_come_back_after_a_restart(site: Site) -> None:
-    """Policy, last good request policy, books and what was learned are as before in a new process."""
-    pool, _ = site.stream(SLOTS_8, SHADOW)
-    for _ in range(8):
-        pool.usage.learn(KIND, 2000, 20)
-    pool.turnstile.settle(Outcome(id="z", stream=True, completion_tokens=101, ttft_s=0.5, e2e_s=2.5))
-    with pool.turnstile.entered(Work(id="a", prompt_tokens=100, completion_tokens_max=50)):
-        state = saved_and_loaded(site)
-    assert state.saved_at_s == site.clock.wall_s()
-
-    later = Site()
-    later.pools.restore(state, later.clock.now_s())
-    again = later.pools.get("vllm")
-    assert again is not None
-    assert again.policy == pool.policy
-    gauges = again.controller.snapshot(later.clock.now_s())
-    assert (gauges.orphans, gauges.sequences) == (1, 1)
-    assert again.usage.infer(KIND, 3000) == pool.usage.infer(KIND, 3000)
-    assert again.controller.dump_pace() == pool.controller.dump_pace() != {"tau_s": 0.05}
-    assert later.stream(WRONG)[1].shadow
-    assert later.changes() == [Change.STARTED]
-
-
-def test_a_restored_text_yields_at_once(site: Site) -> None:
-    """The configuration may have changed while the process was down: the first stream decides, without a conflict."""
-    site.stream(SLOTS_8)
-    later = Site()
-    later.pools.restore(saved_and_loaded(site), later.clock.now_s())
-    assert later.slots(SLOTS_9) == 9
-    assert Change.CONFLICT not in later.changes()
-
-
-def test_a_pool_that_cannot_be_restored_does_not_stop_the_others(site: Site) -> None:
-    """Each bad part is reported; good pools come back, and the bad ones start afresh with their first stream."""
-    good = PoolState(name="good", policy=[SLOTS_8])
-    state = SavedState(
-        saved_at_s=0.0,
-        pools=[
-            PoolState(name="bad-policy", policy=[("tidegate-gone", "1")]),
-            PoolState(name="bad-pace", policy=[], pace={"tau_s": -1.0}),
-            PoolState(name="bad-books", policy=[], books=[{}, {"id": 3}, {"id": "x", "sequences": -1}]),
-            good,
-            good,
-        ],
-    )
-    site.pools.restore(state, site.clock.now_s())
-    assert names(site.pools) == ["bad-pace", "bad-books", "good"]
-    failed = [event.pool for event in site.events if event.change is Change.NOT_RESTORED]
-    assert failed == ["bad-policy", "bad-pace", "good"]
-
-
-def test_no_more_pools_come_back_than_there_may_be(site: Site) -> None:
-    """The bound on pools holds for a restart as well, and the shared pool is not saved."""
-    for number in range(POOLS_MAX + 1):
-        site.stream(cluster=f"c{number}")
-    state = saved_and_loaded(site)
-    assert len(state.pools) == POOLS_MAX
-    more = SavedState(saved_at_s=0.0, pools=[*state.pools, PoolState(name="more", policy=[])])
-    later = Site()
-    later.pools.restore(more, later.clock.now_s())
-    assert len(later.pools) == POOLS_MAX
 
 
 def test_a_new_text_may_bring_another_estimator(site: Site) -> None:

@@ -2,7 +2,7 @@
 
 With B its time-to-first-token budget, T its client's timeout and H the longest hold the gateway can keep:
 
-    hold     hybrid              min(b B, 0.7 T, H)         admission-first  min(0.3 s, 0.7 T, H)
+    hold     hybrid              min(0.9 B, 0.7 T, H)       admission-first  min(0.3 s, 0.7 T, H)
              backpressure-first  min(0.7 T, H)
     and      hybrid              wait + ttft <= b B         past it the first token comes too late to be of use
              b                   max(0.9, 1.3 - 0.8 Q / B)  Q: seconds it takes to serve all that wait
@@ -62,7 +62,7 @@ def hold_s(work: Work, mode: Mode, *, ttft_s: float, answer_s: float, pressure_s
         case Mode.HYBRID:
             budget_s = work.ttft_budget_s
             share = max(_BUDGET_SHARE_MAX - _BUDGET_SHARE_FALL * pressure_s / budget_s, _BUDGET_SHARE_MIN)
-            hold = min(hold, share * budget_s - ttft_s)
+            hold = min(hold, share * budget_s - ttft_s, _BUDGET_SHARE_MIN * budget_s)
         case Mode.ADMISSION_FIRST:
             hold = min(hold, _ADMISSION_FIRST_HOLD_S)
         case Mode.BACKPRESSURE_FIRST:

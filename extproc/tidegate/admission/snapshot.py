@@ -17,6 +17,9 @@ class Snapshot:
         queued_s: bottleneck seconds that wait.
         engines: engines alive.
         share: share of the limits in use, 0.25 to 1.
+        engines_down: engines that get nothing for what their answers say.
+        prefill_left_s: seconds of prompts that the least loaded engine has still to do.
+        step_s: seconds of a step with a full prefill chunk, as learned; step_gain: the fast part of that.
         tau_s: seconds a token takes, as learned.
         drain_rate: bottleneck seconds that one engine takes up in a second, as measured.
         draining: the process is shutting down.
@@ -35,6 +38,10 @@ class Snapshot:
     queued_s: float
     engines: int
     share: float
+    engines_down: int
+    prefill_left_s: float
+    step_s: float
+    step_gain: float
     tau_s: float
     drain_rate: float
     draining: bool

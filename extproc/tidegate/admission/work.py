@@ -8,7 +8,7 @@ class Work(Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         id: unique in this process; ties the stream's end and the access-log entry to the booking.
-        tenant: whose turn it takes in the queue.
+        tenant: whose share of the engines it takes.
         prompt_tokens: tokens to prefill.
         completion_tokens_max: the most completion tokens the caller allows, all sequences together, or None.
         log_mean, log_sigma: completion tokens, all sequences together, as a log-normal.
@@ -18,7 +18,7 @@ class Work(Struct, frozen=True, kw_only=True, gc=False):
         tpot_target_s: time per output token the caller accepts.
         client_timeout_s: when the caller gives up.
         hold_s_max: the longest the gateway can keep it waiting, margins already taken off.
-        weight: turns its tenant takes in a round of the queue.
+        weight: share of its tenant beside the others that wait.
         refusable: False books it whatever the load: an unknown API, a shadow policy.
     """
 

@@ -264,7 +264,7 @@ CLASS_TERMS = Key(
         f"`ttft-budget-ms=500,weight=4`, either or both: a budget from 1 to {TTFT_BUDGET_MS_MAX} ms, "
         f"a weight from 1 to {WEIGHT_MAX}"
     ),
-    meaning="Terms of one class, at most 16 of them: TTFT budget, and turns its tenants take in a round of the queue.",
+    meaning="Terms of one class, at most 16 of them: TTFT budget, and the share of its tenants beside others'.",
     read=class_terms,
 )
 ASK_USAGE = Key(

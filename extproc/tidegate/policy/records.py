@@ -53,7 +53,7 @@ class RequestPolicy:
         message_timeout_s: repeats the filter's message_timeout.
         hold_s_max: the longest hold; where above message_timeout_s, a hold is announced by override_message_timeout.
         tenant_header: header that names the tenant, or empty.
-        weight: turns of the tenant in a round of the queue.
+        weight: share of the tenant beside the others that wait.
         shadow: decide and report, admit all.
         tenant_class: name of the class in force, or empty.
         ask_usage: ask for the usage of streams whose caller does not say.

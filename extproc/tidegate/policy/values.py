@@ -36,7 +36,7 @@ _DIGEST_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassTerms:
-    """What a class grants: a time-to-first-token budget and turns in a round of the queue; None leaves the route's."""
+    """What a class grants: a time-to-first-token budget and a share beside others; None leaves the route's."""
 
     ttft_budget_s: float | None = None
     weight: int | None = None

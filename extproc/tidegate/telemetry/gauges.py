@@ -22,11 +22,15 @@ _IN_FLIGHT = Gauge("in_flight", "Requests that hold a booking.")
 _QUEUE = Gauge("queue_len", "Requests that wait for a verdict.")
 _QUEUE_MAX = Gauge("queue_len_max", "Requests that may wait.")
 _SEQUENCES = Gauge("sequences", "Sequence slots booked.")
-_SLOTS = Gauge("slots", "Sequence slots there are, at the present share of the start-up ramp.")
+_SLOTS = Gauge("slots", "Sequence slots there are, at the share in force.")
 _KV = Gauge("kv_tokens", "KV tokens booked.")
-_KV_MAX = Gauge("kv_tokens_capacity", "KV tokens there are, at the present share of the start-up ramp.")
+_KV_MAX = Gauge("kv_tokens_capacity", "KV tokens there are, at the share in force.")
 _ENGINES = Gauge("engines", "Engines taken to be alive.")
-_SHARE = Gauge("ramp_share", "Share of the limits in force: a new pool starts at a quarter and ramps up.")
+_SHARE = Gauge("ramp_share", "Share of the limits in force: less after a start and while engines are sick.")
+_DOWN = Gauge("engines_down", "Engines that get nothing for a while, for what their answers say.")
+_PREFILL = Gauge("prefill_left_seconds", "Prompts the least loaded engine has still to do, as reckoned.")
+_STEP = Gauge("step_seconds", "Time of an engine's step with a full prefill chunk, as learned.")
+_GAIN = Gauge("step_gain", "How much slower engines are now than all that was learned of them says; 1: not at all.")
 _TPOT = Gauge("tpot_seconds", "Time per output token, as learned from outcomes.")
 _DRAIN = Gauge("drain_rate", "Cost admitted from the queue, in bottleneck seconds an engine and second.")
 _ORPHANS = Gauge("orphan_bookings", "Bookings taken over from before a restart, not yet settled.")
@@ -51,6 +55,10 @@ def of_snapshot(snapshot: Snapshot, *, conflict: bool) -> dict[Gauge, float]:
         _KV_MAX: snapshot.kv_tokens_max,
         _ENGINES: snapshot.engines,
         _SHARE: snapshot.share,
+        _DOWN: snapshot.engines_down,
+        _PREFILL: snapshot.prefill_left_s,
+        _STEP: snapshot.step_s,
+        _GAIN: snapshot.step_gain,
         _TPOT: snapshot.tau_s,
         _DRAIN: snapshot.drain_rate,
         _ORPHANS: snapshot.orphans,

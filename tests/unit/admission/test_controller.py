@@ -1,10 +1,10 @@
-"""The controller of one pool: books, queue, verdicts."""
+"""The controller of one pool: books, queue, verdicts, time."""
 
 import pytest
 
 from tidegate.admission.controller import Controller
 from tidegate.admission.decision import Admit, Enqueue, Reject, Rule
-from tidegate.admission.limits import Limits, Mode
+from tidegate.admission.limits import Limits
 
 from .builders import outcome, patient, pool, words
 
@@ -74,19 +74,6 @@ def test_a_refused_request_spends_nothing() -> None:
     assert controller.snapshot(0.0) == before
 
 
-def test_a_flood_in_the_queue_makes_room_for_a_quiet_tenant() -> None:
-    """The newest of the flood is refused in its favour, with its waiting time, and the queue stays within its bound."""
-    controller = pool(queue_len=2)
-    for work_id in ("a", "b", "c"):
-        controller.submit(patient(work_id, tenant="loud"), 0.0)
-    assert controller.preview(patient("q", tenant="quiet"), 3.0) is None
-    assert words([controller.submit(patient("q", tenant="quiet"), 3.0)]) == ["q enqueue slots"]
-    (evicted,) = controller.take_verdicts()
-    assert isinstance(evicted, Reject)
-    assert (evicted.id, evicted.reason.rule, evicted.waited_s) == ("c", Rule.QUEUE_FULL, 3.0)
-    assert controller.snapshot(3.0).queue_len == 2
-
-
 def test_a_late_release_does_not_serve_the_expired() -> None:
     """A slot that comes free after a request's time is up goes to the next whose time is not."""
     controller = pool()
@@ -103,26 +90,6 @@ def test_nothing_wakes_while_nobody_waits() -> None:
     assert controller.next_wake_s() is None
     controller.submit(patient("a"), 0.0)
     assert controller.next_wake_s() is None
-
-
-def test_a_low_one_is_not_starved_by_endless_traffic() -> None:
-    """While another tenant keeps sending at twice the capacity, one request of weight 1 is served within one round."""
-    controller = pool(queue_len=40)
-    controller.submit(patient("high-0", tenant="high", weight=4), 0.0)
-    running, sent, admitted = "high-0", 1, 0
-    for _ in range(10):
-        controller.submit(patient(f"high-{sent}", tenant="high", weight=4), 0.0)
-        sent += 1
-    controller.submit(patient("low", tenant="low"), 0.0)
-    while running != "low":
-        admitted += 1
-        assert admitted <= 5
-        for _ in range(2):
-            controller.submit(patient(f"high-{sent}", tenant="high", weight=4), float(admitted))
-            sent += 1
-        controller.release(running, float(admitted))
-        (verdict,) = controller.take_verdicts()
-        running = verdict.id
 
 
 def test_an_outcome_counts_once() -> None:
@@ -214,58 +181,3 @@ def test_time_never_goes_back() -> None:
     controller.release("a", 2.0)
     (verdict,) = controller.take_verdicts()
     assert verdict.waited_s == pytest.approx(4.9)
-
-
-def test_a_large_request_goes_when_it_is_alone() -> None:
-    """A request larger than what was learned of the engine waits until nothing runs, and then books all of it."""
-    controller = pool(slots=None, order=Order.FIFO)
-    controller.submit(patient("small"), 0.0)
-    decisions = [
-        controller.submit(patient(name, prompt_tokens=size), 0.0) for name, size in [("large", 500_000), ("next", 1)]
-    ]
-    assert words(decisions) == ["large enqueue kv_tokens", "next enqueue queue_order"]
-    controller.release("small", 1.0)
-    assert words(controller.take_verdicts()) == ["large admit"]
-    assert controller.snapshot(1.0).kv_tokens == 100_000
-    controller.release("large", 2.0)
-    assert words(controller.take_verdicts()) == ["next admit"]
-
-
-def test_more_sequences_than_were_learned_go_when_they_are_alone() -> None:
-    """A learned number of slots never proves that a request cannot run; a stated one does."""
-    controller = pool(slots=None)
-    controller.submit(patient("small"), 0.0)
-    assert words([controller.submit(patient("many", sequences=500), 0.0)]) == ["many enqueue slots"]
-    controller.release("small", 1.0)
-    assert words(controller.take_verdicts()) == ["many admit"]
-    assert controller.snapshot(1.0).sequences == 256
-    assert words([pool(slots=256).submit(patient("many", sequences=500), 0.0)]) == ["many reject request_too_large"]
-
-
-def test_a_large_request_is_passed_by_small_ones_for_a_while_only() -> None:
-    """By deadline and cost, those that come within alpha times its cost go before it, and no others."""
-    controller = pool(alpha=3.0)
-    controller.submit(patient("a"), 0.0)
-    large = patient("large", prompt_tokens=50_000)
-    cost_s = controller.price(large).bottleneck_s
-    for work, at_s in [(large, 0.0), (patient("soon"), 2.9 * cost_s), (patient("late"), 3.1 * cost_s)]:
-        assert isinstance(controller.submit(work, at_s), Enqueue)
-    order = []
-    for gone in ("a", "soon", "large"):
-        controller.release(gone, 4.0 * cost_s)
-        order += words(controller.take_verdicts())
-    assert order == ["soon admit", "large admit", "late admit"]
-
-
-def test_who_was_let_in_past_the_gates_pays_for_it() -> None:
-    """What a request turns out to have cost counts against its tenant, who is behind the others for it."""
-    controller = pool()
-    for tenant, tokens in (("long", 20_000), ("short", 1)):
-        controller.submit(patient(f"{tenant}-1", tenant=tenant), 0.0)
-        for follower in ("long", "short"):
-            controller.submit(patient(f"{follower}-{tenant}", tenant=follower), 0.0)
-        controller.settle(outcome(f"{tenant}-1", completion_tokens=tokens, ttft_s=0.1, e2e_s=0.2), 0.2)
-        for name in (f"long-{tenant}", f"short-{tenant}"):
-            controller.release(name, 0.3)
-        controller.take_verdicts()
-        controller.release(f"{tenant}-1", 0.4)

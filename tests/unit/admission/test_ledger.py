@@ -21,7 +21,7 @@ def sums(ledger: Ledger) -> tuple[int, int, int, int]:
 def test_a_booking_is_given_back_once() -> None:
     """Release takes off what book put on; a second release finds nothing."""
     ledger = Ledger()
-    ledger.book("a", booking())
+    assert not ledger.book("a", booking())
     ledger.book("b", booking(over=True))
     assert sums(ledger) == (4, 60, 2, 30)
     assert ledger.release("b")
@@ -47,15 +47,18 @@ def test_an_orphan_is_settled_or_expires() -> None:
     assert ledger.settle("settled")
     assert not ledger.settle("settled")
     assert (ledger.orphans, ledger.next_expiry_s()) == (1, 20.0)
-    ledger.expire(20.0)
+    assert ledger.expire(19.9) == []
+    assert ledger.expire(20.0) == ["expired"]
     assert (ledger.orphans, sums(ledger)) == (0, (0, 0, 0, 0))
 
 
 def test_a_new_request_takes_over_from_an_orphan_of_its_name() -> None:
-    """Ids are unique within a process; one that an earlier process used as well is booked once, for the living."""
+    """Ids are unique within a process; one that an earlier process used as well is booked once, for the living, and
+    the caller is told.
+    """
     ledger = Ledger()
     ledger.adopt("a", booking(kv_tokens=500))
-    ledger.book("a", booking())
+    assert ledger.book("a", booking())
     assert (ledger.orphans, sums(ledger)) == (0, (2, 30, 0, 0))
 
 

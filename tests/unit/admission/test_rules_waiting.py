@@ -205,8 +205,10 @@ def test_whoever_makes_room_is_told_that_the_queue_is_full() -> None:
 
 
 def test_a_hold_told_on_arrival_starts_then() -> None:
-    """The expiry is the arrival plus the hold, to the digit."""
+    """The expiry is the arrival plus the hold: 0.9 budgets, or what a prefill leaves of 1.3."""
     work = patient(ttft_budget_s=2.0, hold_s_max=9.0)
-    decision = decide(work, load(full()), LIMITS, now_s=100.0, gates=gates_of(LIMITS))
-    assert isinstance(decision, Enqueue)
-    assert decision.expires_at_s == pytest.approx(100.0 + 1.3 * 2.0 - 0.01)
+    for first_token_s, hold_s in ((0.01, 1.8), (1.0, 1.6)):
+        found = load(full(first_token_s=first_token_s))
+        decision = decide(work, found, LIMITS, now_s=100.0, gates=gates_of(LIMITS))
+        assert isinstance(decision, Enqueue)
+        assert decision.expires_at_s == pytest.approx(100.0 + hold_s)

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.admission.limits import Limits, Mode
+from tidegate.admission.limits import GateName, Limits, Mode
+from tidegate.admission.queues.orders import Order
 from tidegate.errors import PolicyError
 from tidegate.policy import KEYS, EngineAddress, Policy, PoolPolicy, RequestPolicy, pairs_of, parse_policy
 
@@ -37,6 +38,13 @@ def test_every_key_lands_in_its_place() -> None:
         ("tidegate-batched-tokens-max", "8192"),
         ("tidegate-queue-len-max", "0"),
         ("tidegate-mode", "backpressure-first"),
+        ("tidegate-queue-order", "deadline"),
+        ("tidegate-queue-alpha", "10.25"),
+        ("tidegate-queue-fair", "off"),
+        ("tidegate-gates", "slots, kv,concurrency,p99-window,littles-law,memory-floor"),
+        ("tidegate-concurrency-max", "96"),
+        ("tidegate-p99-target-ms", "2500"),
+        ("tidegate-memory-floor-mib", "4096"),
         ("tidegate-estimator", "window"),
         ("tidegate-shadow", "on"),
         ("tidegate-ttft-budget-ms", "1500"),
@@ -54,8 +62,20 @@ def test_every_key_lands_in_its_place() -> None:
             batched_tokens=8192,
             queue_len=0,
             mode=Mode.BACKPRESSURE_FIRST,
-            slots_stated=True,
-            kv_tokens_stated=True,
+            order=Order.DEADLINE,
+            alpha=10.25,
+            fair=False,
+            gates=(
+                GateName.SLOTS,
+                GateName.KV,
+                GateName.CONCURRENCY,
+                GateName.P99_WINDOW,
+                GateName.LITTLES_LAW,
+                GateName.MEMORY_FLOOR,
+            ),
+            concurrency=96,
+            p99_target_s=2.5,
+            memory_floor_mib=4096,
         ),
         engines=(
             EngineAddress(address="10.0.0.1:8000", metrics="http://10.0.0.1:9400/metrics"),
@@ -77,10 +97,11 @@ def test_every_key_lands_in_its_place() -> None:
 
 
 def test_stating_a_default_is_not_the_same_as_leaving_it_out() -> None:
-    """A stated capacity may prove that a request never fits, a guessed one may not: so the two records differ."""
+    """A stated capacity may prove that a request never fits, a learned one may not: so the two records differ."""
     stated = parse(("tidegate-slots-max", "256")).pool
     assert stated != parse().pool
-    assert stated == replace(parse().pool, limits=Limits(slots_stated=True))
+    assert stated == replace(parse().pool, limits=Limits(slots=256))
+    assert (parse().pool.limits.slots, parse().pool.limits.kv_tokens, parse().pool.limits.queue_len) == (None,) * 3
 
 
 def test_the_hold_is_at_most_the_message_timeout_unless_stated() -> None:
@@ -204,6 +225,11 @@ def test_numbers_are_plain_digits(text: str) -> None:
         ("tidegate-engine", "ollama"),
         ("tidegate-mode", "fast"),
         ("tidegate-mode", ""),
+        ("tidegate-queue-order", "edf"),
+        ("tidegate-queue-order", "FIFO"),
+        ("tidegate-queue-order", "cost_deadline"),
+        ("tidegate-queue-fair", "yes"),
+        ("tidegate-queue-fair", ""),
         ("tidegate-estimator", "ngrams"),
         ("tidegate-shadow", "true"),
         ("tidegate-shadow", "On"),

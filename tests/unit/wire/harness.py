@@ -111,3 +111,15 @@ def decision(reply: Reply) -> str:
     assert isinstance(reply, Continue | Refuse)
     assert reply.metadata is not None
     return str(reply.metadata["decision"])
+
+
+async def held(service: Service) -> tuple[MemoryStream, "asyncio.Task[None]"]:
+    """A stream whose request waits; the hold has been announced where the policy has it so."""
+    queued = service.queued()
+    stream, task = service.stream(CHAT, BODY)
+    assert decision(await stream.heard()) == "pending"
+    for _ in range(20):
+        await asyncio.sleep(0)  # lets the other task run; no time passes
+        if service.queued() > queued:
+            return stream, task
+    raise AssertionError("the request was not held")

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from tests.unit.wire.harness import BODY, CHAT, MemoryStream, Service, decision
+from tests.unit.wire.harness import BODY, CHAT, MemoryStream, Service, decision, held
 from tidegate.tally import Count
 from tidegate.wire.events import (
     AnnounceHold,
@@ -17,18 +17,6 @@ from tidegate.wire.events import (
 )
 
 RESPONSE = Other(Phase.RESPONSE_HEADERS)
-
-
-async def held(service: Service) -> tuple[MemoryStream, "asyncio.Task[None]"]:
-    """A stream whose request waits; the hold has been announced where the policy has it so."""
-    queued = service.queued()
-    stream, task = service.stream(CHAT, BODY)
-    assert decision(await stream.heard()) == "pending"
-    for _ in range(20):
-        await asyncio.sleep(0)  # lets the other task run; no time passes
-        if service.queued() > queued:
-            return stream, task
-    raise AssertionError("the request was not held")
 
 
 async def test_the_answer_to_the_headers_already_names_the_request() -> None:
@@ -259,21 +247,3 @@ async def test_a_fault_of_ours_lets_the_request_through() -> None:
     await service.ext_proc.process(None, stream)
     assert service.tally.get(Count.INTERNAL_ERRORS, "ext_proc") == 1
     assert service.tally.get(Count.STREAMS, "error") == 1
-
-
-async def test_a_refusal_tells_clients_when_to_come_back() -> None:
-    """retry-after-ms is exact, Retry-After a neighbouring whole number of seconds, at least 1 and at most 30."""
-    service = Service(slots_max="1", queue_len_max="1", message_timeout_ms="2000", ttft_budget_ms="10000")
-    first, first_task = await service.admitted()
-    second, second_task = await held(service)
-    third, third_task = service.stream(CHAT)
-    reply = await third.heard()
-    assert isinstance(reply, Refuse)
-    assert (reply.status, decision(reply)) == (429, "reject")
-    delay_ms, delay_s = int(reply.headers["retry-after-ms"]), int(reply.headers["retry-after"])
-    assert 1 <= delay_s <= 30
-    assert abs(delay_s * 1000 - delay_ms) < 1000
-    assert reply.headers["x-tidegate-reason"] == "queue_full; measured=1; threshold=1; unit=requests"
-    for stream, task in ((third, third_task), (second, second_task), (first, first_task)):
-        stream.end()
-        await task
