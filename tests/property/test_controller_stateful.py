@@ -23,6 +23,8 @@ from tidegate.admission.work import Work
 NAMES = ("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
 NO_FLOATS = [nan, inf, -inf, 1e300, -1e300, -1.0, 0.0, 5e-324]
 HUGE = 10**400  # callers write integers that no float holds
+TENANTS = st.sampled_from(["", "a", "b", "c"])
+HOLDS_S = st.sampled_from([0.0, 0.15, 2.0, 9.0, 60.0])
 LIMITS = st.builds(
     Limits,
     slots=st.none() | st.integers(1, 6),
@@ -40,7 +42,7 @@ LIMITS = st.builds(
 )
 WORK = st.fixed_dictionaries(
     {
-        "tenant": st.sampled_from(["", "a", "b", "c"]),
+        "tenant": TENANTS,
         "prompt_tokens": st.integers(0, 1500) | st.sampled_from([-1, 50_000, 10**9, HUGE]),
         "completion_tokens_max": st.none() | st.integers(0, 50) | st.sampled_from([-1, HUGE]),
         "log_mean": st.floats(0.0, 8.0) | st.sampled_from(NO_FLOATS),
@@ -50,7 +52,7 @@ WORK = st.fixed_dictionaries(
         "ttft_budget_s": st.sampled_from([0.001, 0.3, 2.0, 60.0, 600.0]),
         "tpot_target_s": st.sampled_from([0.0, 0.001, 0.02, 0.15, 60.0]),
         "client_timeout_s": st.sampled_from([0.001, 0.3, 10.0, 60.0, 3600.0]),
-        "hold_s_max": st.sampled_from([0.0, 0.15, 2.0, 9.0, 60.0]),
+        "hold_s_max": HOLDS_S,
         "weight": st.integers(0, 4),
         "refusable": st.integers(0, 4).map(bool),
     }
@@ -62,6 +64,13 @@ READING = st.builds(
     kv_usage=st.none() | st.floats(0.0, 1.0) | st.sampled_from(NO_FLOATS),
     steps_total=st.none() | st.floats(0.0, 1000.0) | st.sampled_from(NO_FLOATS),
     tokens_total=st.none() | st.floats(0.0, 1e5) | st.sampled_from(NO_FLOATS),
+)
+COUNTS = st.fixed_dictionaries(
+    {
+        "running": st.none() | st.integers(0, 8),
+        "waiting": st.none() | st.integers(0, 4),
+        "kv_usage": st.none() | st.floats(0.0, 1.0),
+    }
 )
 SECONDS = st.none() | st.floats(0.0, 100.0) | st.sampled_from(NO_FLOATS)
 ENGINE = st.sampled_from([*NAMES, "10.9.9.9:80", ""])
@@ -108,6 +117,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.settled: set[tuple[str, str]] = set()
         self.submitted = self.restored = 0
         self.draining = False
+        self.counted: dict[str, tuple[int, int]] = {}
         self.decided: list[Admit] = []  # in the latest call, first to last
 
     # what Envoy does
@@ -141,6 +151,18 @@ class ControllerMachine(RuleBasedStateMachine):
         self.waiting[work.id] = work
         self.expires_at_s[work.id] = decision.expires_at_s
         assert len(self.waiting) <= max(self.state().queue_len_max, before.queue_len)
+
+    @rule(
+        tenant=TENANTS,
+        requests=st.integers(2, 6),
+        prompt_tokens=st.integers(1, 400),
+        hold_s=st.sampled_from([1.0, 9.0]),
+    )
+    def burst(self, tenant: str, requests: int, prompt_tokens: int, hold_s: float) -> None:
+        """Ordinary requests, more than the engines take at once."""
+        ordinary = {"log_mean": 3.0, "log_sigma": 0.6, "ttft_budget_s": 60.0, "hold_s_max": hold_s}
+        for _ in range(requests):
+            self.submit({"tenant": tenant, "prompt_tokens": prompt_tokens, **ordinary}, 0.0)
 
     @precondition(lambda self: self.submitted)
     @rule(facts=WORK, more_tokens=st.integers(0, 3000))
@@ -193,7 +215,9 @@ class ControllerMachine(RuleBasedStateMachine):
     def log_entry(self, pick: int, facts: dict[str, Any], step_s: float) -> None:
         self.tick(step_s)
         ids = [f"w{number}" for number in range(self.submitted)] + sorted(self.orphans)
-        entry = Outcome(id=ids[pick % len(ids)], **facts)
+        self.settle(Outcome(id=ids[pick % len(ids)], **facts))
+
+    def settle(self, entry: Outcome) -> None:
         assert self.controller.settle(entry, self.now_s) == ((entry.replica, entry.id) not in self.settled)
         assert not self.controller.settle(entry, self.now_s)
         if (entry.replica, entry.id) not in self.settled:
@@ -206,6 +230,24 @@ class ControllerMachine(RuleBasedStateMachine):
         self.tick(step_s)
         self.controller.read(engine, reading, self.now_s)
         self.take()
+
+    @rule(engine=ENGINE, steps=st.integers(0, 60), tokens=st.integers(0, 5000), facts=COUNTS, step_s=STEPS_S)
+    def count(self, engine: str, steps: int, tokens: int, facts: dict[str, Any], step_s: float) -> None:
+        """Counters that go on from where they were."""
+        before_steps, before_tokens = self.counted.get(engine, (0, 0))
+        self.counted[engine] = total = (before_steps + steps, before_tokens + tokens)
+        self.read(engine, EngineReading(steps_total=total[0], tokens_total=total[1], **facts), step_s)
+
+    @precondition(lambda self: self.running)
+    @rule(pick=PICK, tokens=st.integers(1, 80), ttft_s=st.floats(0.01, 3.0), rest_s=st.floats(0.01, 10.0))
+    def answer_ends(self, pick: int, tokens: int, ttft_s: float, rest_s: float) -> None:
+        """As most do: with times that can be true, the log entry a moment after the stream."""
+        work_id = sorted(self.running)[pick % len(self.running)]
+        self.release(work_id, 0.4)
+        e2e_s = ttft_s + rest_s
+        self.settle(
+            Outcome(id=work_id, stream=True, completion_tokens=tokens, engine=NAMES[0], ttft_s=ttft_s, e2e_s=e2e_s)
+        )
 
     @precondition(lambda self: self.submitted)
     @rule(pick=PICK, step_s=STEPS_S)
@@ -312,6 +354,7 @@ class ControllerMachine(RuleBasedStateMachine):
         assert 1e-4 <= state.tau_s <= 10.0
         assert 0.2 <= state.drain_rate <= 3.0
         assert 0.0 <= state.queued_s < inf
+        assert not (self.controller.at_ease and (self.waiting or self.draining or not state.engines))
         for book in self.books():
             assert 0.0 <= book.prefill_left_s < inf
             assert 0.0 <= book.kv_tokens < inf
@@ -415,7 +458,14 @@ class ControllerMachine(RuleBasedStateMachine):
 
 def _booked(state: Snapshot) -> tuple[float, ...]:
     """What a look must not change; what the engines are doing is reckoned anew at each."""
-    held = (state.in_flight, state.orphans, state.sequences, state.kv_tokens, state.over_sequences, state.over_kv_tokens)
+    held = (
+        state.in_flight,
+        state.orphans,
+        state.sequences,
+        state.kv_tokens,
+        state.over_sequences,
+        state.over_kv_tokens,
+    )
     return (*held, state.queue_len, state.queue_len_max, state.queued_s, state.engines, state.tau_s, state.drain_rate)
 
 

@@ -10,7 +10,7 @@ With B its time-to-first-token budget, T its client's timeout and H the longest 
     patience backpressure-first  T / 2                      else  min(2.25 B, max(T / 2, min(B, 0.7 T))),
                                                             in order of arrival  min(B / 2, T / 2)
              the longest predicted time to the first token, the queue included, that is worth starting to wait for
-             and the queue alone must be predicted within 2.5 holds
+             and the queue alone must be predicted within 2.5 times min(0.7 T, H), or 0.3 s in admission-first
 
 Under load a request that will just miss its budget takes the place of one that would not, and predictions err to either
 side: so a tenth is kept back. Where nobody waits it takes nothing from anyone, and a late first token is worth more to
@@ -36,7 +36,7 @@ from tidegate.admission.work import Work
 _BUDGET_SHARE_MIN, _BUDGET_SHARE_MAX, _BUDGET_SHARE_FALL = 0.9, 1.3, 0.8
 _PATIENCE, _PATIENCE_IN_ORDER_OF_ARRIVAL = 2.25, 0.5
 PATIENCE_HOLDS = 2.5
-"""Predicted waits of so many holds are still worth starting: in hybrid mode the same as 2.25 budgets."""
+"""Predicted waits of so many of the longest holds are still worth starting: as many as 2.25 budgets are of 0.9."""
 _TIMEOUT_SHARE = 0.7
 _ADMISSION_FIRST_HOLD_S = 0.3
 _HOLD_S_MIN = 0.001  # no timer is that exact: a shorter hold would be over before it began
@@ -57,21 +57,25 @@ def hold_s(work: Work, mode: Mode, *, ttft_s: float, answer_s: float, pressure_s
     `ttft_s` and `answer_s` are what the engine will take once it is sent: to the first token, and from it to the last.
     `pressure_s` is how long it would take to serve all that wait.
     """
-    hold = min(_TIMEOUT_SHARE * work.client_timeout_s, work.hold_s_max)
+    hold = hold_s_max(work, mode)
     match mode:
         case Mode.HYBRID:
-            budget_s = work.ttft_budget_s
+            budget_s = max(work.ttft_budget_s, _HOLD_S_MIN)
             share = max(_BUDGET_SHARE_MAX - _BUDGET_SHARE_FALL * pressure_s / budget_s, _BUDGET_SHARE_MIN)
             hold = min(hold, share * budget_s - ttft_s, _BUDGET_SHARE_MIN * budget_s)
-        case Mode.ADMISSION_FIRST:
-            hold = min(hold, _ADMISSION_FIRST_HOLD_S)
-        case Mode.BACKPRESSURE_FIRST:
+        case Mode.ADMISSION_FIRST | Mode.BACKPRESSURE_FIRST:
             pass
         case _ as never:
             assert_never(never)
     if not work.stream:
         hold = min(hold, work.client_timeout_s - ttft_s - answer_s)
     return hold if hold >= _HOLD_S_MIN else 0.0
+
+
+def hold_s_max(work: Work, mode: Mode) -> float:
+    """The longest hold that gateway, client and mode allow, whatever the budget, in seconds."""
+    hold = min(_TIMEOUT_SHARE * work.client_timeout_s, work.hold_s_max)
+    return min(hold, _ADMISSION_FIRST_HOLD_S) if mode is Mode.ADMISSION_FIRST else hold
 
 
 def patience_s(work: Work, limits: Limits) -> float:

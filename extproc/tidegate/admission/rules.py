@@ -11,8 +11,8 @@ On arrival, the first line that applies:
       nobody goes before                 admit, to the most welcome of the engines that are open
     the queue has no room                reject queue_full, or whoever in it should make room for this one
     predicted first token too late       reject wait_too_long   (patience, see deadline.py)
-    predicted queue wait over 2.5 holds  reject wait_too_long: it would only be refused later. Time in the engine does
-                                         not count against the hold, so a short hold still lets the first in line wait
+    predicted queue wait far past what   reject wait_too_long: it would only be refused later. Time in the engine does
+      gateway and client can hold        not count against the hold, so a short hold still lets the first in line wait
     else                                 wait, for at most its hold
 
 In the queue, when its turn or its time comes: shutting down, too large (limits may have shrunk) and expired reject; no
@@ -23,7 +23,7 @@ whatever comes, but for the guards of the whole pool.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidegate.admission.deadline import PATIENCE_HOLDS, hold_s, patience_s
+from tidegate.admission.deadline import PATIENCE_HOLDS, hold_s, hold_s_max, patience_s
 from tidegate.admission.decision import Admit, Decision, Enqueue, Reason, Reject, Rule, Verdict
 from tidegate.admission.gates import GATES
 from tidegate.admission.gates.base import Gate
@@ -137,7 +137,8 @@ def _wait_too_long(work: Work, load: Load, limits: Limits, engine: EngineLoad, h
     patience, wait_s = patience_s(work, limits), load.queue_wait_s
     if wait_s + engine.ttft_s(load.cost.prompt_tokens) > patience:
         return Reason(Rule.WAIT_TOO_LONG, wait_s + engine.ttft_s(load.cost.prompt_tokens), patience, "s")
-    return Reason(Rule.WAIT_TOO_LONG, wait_s, PATIENCE_HOLDS * hold, "s") if wait_s > PATIENCE_HOLDS * hold else None
+    longest_s = PATIENCE_HOLDS * hold_s_max(work, limits.mode)
+    return Reason(Rule.WAIT_TOO_LONG, wait_s, longest_s, "s") if wait_s > longest_s else None
 
 
 def _hold_s(work: Work, load: Load, limits: Limits, engine: EngineLoad | None) -> float:

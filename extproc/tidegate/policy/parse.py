@@ -109,15 +109,16 @@ def _pool(stated: dict[str, str], name: str) -> PoolPolicy:
 
 
 def _check_guards(limits: Limits, stated: dict[str, str]) -> None:
-    """A guard that is named needs its figure: without it, it would stand open and nobody would know."""
-    for name, key, figure in (
-        (GateName.CONCURRENCY, keys.CONCURRENCY_MAX, limits.concurrency),
-        (GateName.MEMORY_FLOOR, keys.MEMORY_FLOOR_MIB, limits.memory_floor_mib),
+    """A guard that is named needs its figure, and a figure its guard: else one stands open and nobody knows."""
+    for name, key, has_default in (
+        (GateName.CONCURRENCY, keys.CONCURRENCY_MAX, False),
+        (GateName.P99_WINDOW, keys.P99_TARGET_MS, True),
+        (GateName.MEMORY_FLOOR, keys.MEMORY_FLOOR_MIB, False),
     ):
-        if name in limits.gates and figure is None:
+        if name in limits.gates and key.name not in stated and not has_default:
             text = stated.get(keys.GATES.name, "")
             raise PolicyError(keys.GATES.name, shown(text), f"`{key.name}` beside the gate {name}")
-        if name not in limits.gates and figure is not None:
+        if name not in limits.gates and key.name in stated:
             raise PolicyError(key.name, shown(stated[key.name]), f"the gate {name} in `{keys.GATES.name}`")
 
 

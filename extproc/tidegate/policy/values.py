@@ -90,10 +90,12 @@ def decimal_of(lowest: int, highest: int) -> Callable[[str], float]:
 
 def gates(text: str) -> tuple[GateName, ...]:
     """`slots,kv,prefill`: names of gates, each once."""
-    named = tuple(GateName(part.strip(" ")) for part in text.split(",", GATES_MAX))
+    named = [GateName(part.strip(" ")) for part in text.split(",", GATES_MAX)]
     if len(set(named)) < len(named):
         raise ValueError(text)
-    return named
+    return tuple(
+        name for name in GateName if name in named
+    )  # in one order, or two texts that mean the same would differ
 
 
 def pool_name(text: str) -> str:

@@ -164,6 +164,17 @@ def test_other_gates_take_effect_at_once() -> None:
     assert words(controller.take_verdicts()) == ["b admit"]
 
 
+def test_a_window_put_in_force_later_starts_like_any_other() -> None:
+    """A p99 window that comes with new limits begins at its 64 requests, those that run already included."""
+    controller = pool(slots=None)
+    for i in range(60):
+        controller.submit(patient(str(i)), 0.0)
+    windowed = Limits(mode=Mode.BACKPRESSURE_FIRST, gates=(GateName.P99_WINDOW,))
+    controller.reconfigure(windowed, 1, 1.0)
+    decisions = words([controller.submit(patient(f"w{i}"), 1.0) for i in range(5)])
+    assert decisions == ["w0 admit", "w1 admit", "w2 admit", "w3 admit", "w4 enqueue p99_window"]
+
+
 def test_what_was_learned_outlives_the_process() -> None:
     """Pace, calibration and step times of another process's engines are taken over; a damaged record is refused."""
     before, after = pool(slots=None), pool(slots=None)
