@@ -22,6 +22,7 @@ POLICY = {
     "tidegate-slots-max": "1024",
     "tidegate-kv-tokens-max": "100000000",
     "tidegate-batched-tokens-max": "10000000",
+    "tidegate-engines": ",".join(f"10.0.0.{number}:80" for number in range(64)),  # as fast as this one answers
 }
 
 

@@ -38,6 +38,7 @@ from tidegate.admission.work import Work
 
 _NOBODY = Ahead(0, 0.0)
 _WATCH_S = 1.0
+_SERVE_EVERY_S = 0.002  # where nothing was given back, the passing of less time lets nobody in
 _LOOK_S_MIN, _LOOK_S_MAX, _LOOKS = 0.005, 0.1, 4.0
 
 
@@ -79,7 +80,7 @@ class Controller:
         self._settled = Settled()
         self._verdicts: dict[str, Verdict] = {}  # of queued works, until taken; a released id leaves it
         self._draining = False
-        self._now_s = self._watched_s = now_s
+        self._now_s = self._watched_s = self._served_s = now_s
 
     def submit(self, work: Work, now_s: float) -> Decision:
         """Decide on a request that arrives; its id must not be waiting or running."""
@@ -154,7 +155,7 @@ class Controller:
         orphan = self._ledger.settle(outcome.id)
         if orphan:
             self._fleet.forget_orphan(outcome.id, now_s)
-        self._serve(now_s)
+            self._serve(now_s)
         return True
 
     def first_token(self, work_id: str, now_s: float) -> None:
@@ -175,7 +176,7 @@ class Controller:
 
     def tick(self, now_s: float) -> None:
         """Bring in what the time has brought: expiries, prompts done, the ramp, the drain rate."""
-        self._advance(now_s)
+        self._serve(self._advance(now_s))
 
     def take_verdicts(self) -> list[Verdict]:
         """Final verdicts on queued requests since the last call, in the order they were reached."""
@@ -336,7 +337,6 @@ class Controller:
         """Bring in everything that has fallen due; the time, which never goes back."""
         due_s = self._due_s()
         now_s = max(now_s, self._now_s)
-        passed = now_s > self._now_s
         self._now_s = now_s
         self._fleet.advance(now_s)
         if now_s >= self._watched_s + _WATCH_S:
@@ -348,7 +348,7 @@ class Controller:
             self._drain_rate.roll(engines=self._fleet.width, now_s=now_s)
             for waiting in self._queue.expire(now_s):
                 self._conclude(waiting, now_s)
-        if passed and len(self._queue):
+        if len(self._queue) and now_s >= self._served_s + _SERVE_EVERY_S:
             self._serve(now_s)
         return now_s
 
@@ -358,6 +358,7 @@ class Controller:
 
     def _serve(self, now_s: float) -> None:
         """Give every queued request its verdict whose turn has come, until one has to wait."""
+        self._served_s = now_s
         while (
             len(self._queue) and self._queue.pop_ready(lambda waiting: self._judge(waiting, now_s), now_s) is not None
         ):
