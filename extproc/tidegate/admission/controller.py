@@ -93,6 +93,9 @@ class Controller:
         if isinstance(decision, Admit):
             self._book(work, decision, load.cost, now_s)
         elif isinstance(decision, Enqueue):
+            if decision.reason.rule is Rule.KV_TOKENS:
+                for book in self._fleet:
+                    book.kv_short(now_s)
             if load.makes_room:
                 self._make_room(work, load, now_s)
             self._queue.push(

@@ -70,7 +70,7 @@ class Pricing(Protocol):
 
 def price(work: Work, engine: Pricing, *, log_mean: float, log_sigma: float, tau_s: float) -> Cost:
     """The cost of `work`, whose length is this log-normal, where one token of one sequence takes `tau_s` seconds."""
-    prompt = float(min(max(work.prompt_tokens, 0), _TOKENS_MAX))
+    prompt = float(min(max(work.prompt_tokens, 1), _TOKENS_MAX))
     stated = work.completion_tokens_max
     cap = inf if stated is None else float(min(max(stated, 1), _TOKENS_MAX))
     completion = min(expected_tokens(log_mean, log_sigma, cap), _TOKENS_MAX)

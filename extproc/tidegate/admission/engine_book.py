@@ -22,6 +22,8 @@ from tidegate.admission.step_model import StepModel, Window
 
 _PACE_SHARE = 0.85  # of the objective: the rest is for what the model gets wrong
 _SAVED_S, _SAVE_EVERY_S = 0.25, 0.01
+_KV_SHORT_S = 1.0
+_FULL_STEP = 1.5  # tokens a running sequence, from which on a step is taken to be full of prompts
 _STALL_S, _STALL_STEPS, _STALL_WINDOWS_MIN = 0.45, 5.0, 20.0
 
 
@@ -50,6 +52,7 @@ class EngineBook:
         self._learning = EngineLearning()
         self._saved_tokens = 0.0
         self._saved_s = now_s
+        self._kv_short_s = -inf
 
     def __len__(self) -> int:
         return len(self._engine)
@@ -164,7 +167,12 @@ class EngineBook:
         self._engine.advance(now_s)
         if now_s >= self._saved_s + _SAVE_EVERY_S:
             self._save_up(now_s - self._saved_s)
+            self._kv_capacity.tick(now_s, now_s < self._kv_short_s + _KV_SHORT_S)
             self._saved_s = now_s
+
+    def kv_short(self, now_s: float) -> None:
+        """A request waits for KV tokens."""
+        self._kv_short_s = now_s
 
     def row(self, work_id: str) -> Row | None:
         """What is known of a request that runs."""
@@ -219,11 +227,10 @@ class EngineBook:
         self._engine.count(reading)
         if reading.kv_usage is not None:
             self._kv_capacity.reading(self.kv_tokens / self.width, reading.kv_usage)
-        if reading.running is not None and reading.waiting is not None:
-            self._slots_plateau.reading(reading.running // self.width, reading.waiting, reading.kv_usage)
         window = self._learning.of_reading(reading, self._engine.passed(), width=self.width)
         if window is not None:
             self.model.learn(window)
+            self._learn_slots(reading, window)
 
     def learn(self, row: Row, *, tokens: float, ttft_s: float | None, e2e_s: float, now_s: float) -> None:
         """Take in the truth about a request that ended: completion tokens of all its sequences, and its times."""
@@ -248,6 +255,14 @@ class EngineBook:
         if window is not None:
             self._look_for_stall(window)
             self.model.learn(window, OUTCOME_S_MAX)
+
+    def _learn_slots(self, reading: EngineReading, window: Window) -> None:
+        """Sequences wait for a slot only where steps are not full of prompts: else they wait for their prefill."""
+        if reading.running is None or reading.waiting is None:
+            return
+        running = reading.running // self.width
+        if window.tokens <= _FULL_STEP * window.steps * running:
+            self._slots_plateau.reading(running, reading.waiting, reading.kv_usage)
 
     def _look_for_stall(self, window: Window) -> None:
         """An answer that took far longer than its steps should have lost its KV blocks on the way."""

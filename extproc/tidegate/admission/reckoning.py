@@ -11,7 +11,7 @@ step model, and set right by whatever becomes known:
     outcome       at the time of its first token the engine had come as far as its prompt's end. Half of what the
                   reckoning was behind or ahead then, and has not been corrected since, is made good, and the rate is
                   trimmed by 2 % for each second of it
-    counters      steps made are tokens gained; sequences that wait are prompts not begun
+    counters      steps made are tokens gained; sequences that wait are prompts not begun, and the rate is trimmed too
 
 All may be reckoned for `width` engines among which Envoy balances; then each has an equal part of the load.
 """
@@ -217,9 +217,7 @@ class Reckoning:
         rate = self.prefill_tokens_per_s
         if abs(behind_tokens) < _BEHIND_S_MIN * rate:
             return
-        self._trim = min(
-            max(self._trim * exp(-_TRIM_GAIN * max(min(behind_tokens / rate, 1.0), -1.0)), _TRIM_MIN), _TRIM_MAX
-        )
+        self._adjust_trim(behind_tokens / rate)
         tokens = _DEBT_GAIN * behind_tokens
         if tokens > 0.0:
             self.line.owe(tokens, _DEBT_S_MAX * rate)
@@ -277,6 +275,7 @@ class Reckoning:
         ):
             return  # others use the engine too, or a leak: its queue tells nothing about ours
         line = self.line
+        before_tokens = line.frontier_tokens
         while len(line) > reading.waiting + self.width:
             self._first_token_reckoned(line.pop(), self.now_s)
         while len(line) < reading.waiting and self._started:
@@ -286,6 +285,12 @@ class Reckoning:
                 self.table.unstart(work_id)
                 row.first_s = None
                 line.put_back(work_id, row.cost.prompt_tokens)
+        self._adjust_trim((before_tokens - line.frontier_tokens) / self.prefill_tokens_per_s)
+
+    def _adjust_trim(self, behind_s: float) -> None:
+        """The engine turned out to be so many seconds behind, or ahead where it is less than nothing."""
+        factor = exp(-_TRIM_GAIN * min(max(behind_s, -1.0), 1.0))
+        self._trim = min(max(self._trim * factor, _TRIM_MIN), _TRIM_MAX)
 
     def _reckon(self, span_s: float) -> float:
         """Reckon on by `span_s` or to the end of the first prompt, whichever is sooner; how long that was."""

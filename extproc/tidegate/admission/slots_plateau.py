@@ -7,7 +7,8 @@
               `running`, where more run than that
 
 An engine that lets sequences wait although it has KV blocks for them has no slot left, and then runs the same number
-reading after reading. One that waits for blocks runs a number that moves. Still, three readings may agree by chance,
+reading after reading. One that waits for blocks runs a number that moves; one whose steps are full of prompts lets
+sequences wait for their prefill, and its readings are not given here. Still, three readings may agree by chance,
 and a limit that is too low would never be seen to be: fewer would be sent, and nobody would wait. So it is tried
 upwards, one at a time.
 """
