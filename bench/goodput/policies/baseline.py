@@ -29,6 +29,10 @@ class Baseline:
         """Whether one more may go."""
         return True
 
+    def asked(self, now_s: float, request_id: str, ttft_budget_s: float) -> list[Verdict]:
+        """The answer to a request that comes."""
+        return [self.admit(now_s, request_id) if self.allows(now_s) else (request_id, "reject", self.status, None)]
+
     def began(self, now_s: float, request_id: str) -> None:
         """It was admitted."""
 
@@ -52,7 +56,7 @@ class Baseline:
         /,
     ) -> list[Verdict]:
         """Admit or reject."""
-        return [self.admit(now_s, id) if self.allows(now_s) else (id, "reject", self.status, None)]
+        return self.asked(now_s, id, ttft_budget_s)
 
     def tick(self, now_s: float, /) -> list[Verdict]:
         """Nobody waits."""

@@ -38,31 +38,18 @@ class P99Window(Baseline):
         self._was_full = False
         self._next_s = PERIOD_S
 
-    def arrive(  # noqa: PLR0913, PLR0917
-        self,
-        now_s: float,
-        id: str,  # noqa: A002
-        tenant: str,
-        prompt_tokens: int,
-        max_tokens: int | None,
-        log_mean: float,
-        log_sigma: float,
-        ttft_budget_s: float,
-        tpot_slo_s: float,
-        client_timeout_s: float,
-        /,
-    ) -> list[Verdict]:
+    def asked(self, now_s: float, request_id: str, ttft_budget_s: float) -> list[Verdict]:
         """Admit, queue or reject."""
         verdicts = self.tick(now_s)
-        self._budget_s[id] = ttft_budget_s
+        self._budget_s[request_id] = ttft_budget_s
         if self.in_flight < int(self._window):
-            verdicts.append(self.admit(now_s, id))
+            verdicts.append(self.admit(now_s, request_id))
             return verdicts
         self._was_full = True
         if len(self._queue) < self._queue_len_max:
-            self._queue.append((now_s, id))
+            self._queue.append((now_s, request_id))
         else:
-            verdicts.append(self._reject(id, 429))
+            verdicts.append(self._reject(request_id, 429))
         return verdicts
 
     def tick(self, now_s: float, /) -> list[Verdict]:
