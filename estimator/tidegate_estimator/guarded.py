@@ -9,14 +9,27 @@ The wider source is what the model answered lately, to whoever asked: the last 2
 The n-grams go on predicting and learning underneath, so that they can find back. For a good predictor bias is normal
 with a deviation of .16: a false alarm is a matter of seven deviations. A model that is exchanged behind its name is
 the case in point.
+
+The guard's state is kept with the n-grams', or a restart would hand a tenant adrift back to the predictions that
+failed it. As bytes, at most 1.9 MB:
+
+    u32 histories | u32 drifts | histories x (u32 model | u32 seen | u16 lengths)
+    | drifts x (u64 key | u32 answers | u8 adrift | f64 bias, miss_p, miss_w) | f32 ln tokens, history by history
+
+The first history is the one of all models; the rest, and the drifts, come idlest first. Figures are whole, not rounded
+to 16 bits like weights: a restart must not decide for either side of a bound.
 """
 
+import struct
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable
 from math import exp, log
 
+import numpy as np
 from msgspec.structs import replace
 
+from tidegate_estimator import model_file
 from tidegate_estimator.caps import TOKENS_MAX, caps_of, was_cut
 from tidegate_estimator.cost import CostEstimate, Source
 from tidegate_estimator.history import PRIOR, History, Shape
@@ -25,16 +38,33 @@ from tidegate_estimator.lognormal import SIGMA_MAX, SIGMA_MIN, mean_under
 from tidegate_estimator.ngram import NgramEstimator
 from tidegate_estimator.recent import touch
 from tidegate_estimator.request import CompletionRequest
-from tidegate_estimator.ticket import TICKET_BYTES, Ticket, open_ticket
+from tidegate_estimator.ticket import TICKET_BYTES, U32_MAX, Ticket, open_ticket
 
 KEYS_MAX, MODELS_MAX = 20_000, 1024
 _WINDOW, _WIDER_WEIGHT = 256, 4.0
 _RATE, _ANSWERS_MIN, _SIGMA_LEAST = 0.05, 20, 0.3
 _BIAS_ADRIFT, _BIAS_BACK, _Z_MAX = 1.2, 0.5, 6.0
+_LENGTH_MAX, _MISS_MAX = 32.0, 128.0  # above any ln(tokens), and above any distance that a ticket can make of it
+
+_COUNTS = struct.Struct("<II")
+_HISTORY_ROW = np.dtype([("model", "<u4"), ("seen", "<u4"), ("lengths", "<u2")])
+_DRIFT_ROW = np.dtype(
+    [("key", "<u8"), ("answers", "<u4"), ("adrift", "u1"), ("bias", "<f8"), ("miss", "<f8"), ("wider_miss", "<f8")]
+)
+
+Drifts = OrderedDict[int, "Drift"]
+Histories = OrderedDict[int, History]
 
 
 class Drift:
-    """How the predictions for one tenant and model have fared."""
+    """How the predictions for one tenant and model have fared.
+
+    Attributes:
+        answers: seen so far.
+        bias: answers' distance from the prediction, in its deviations; above 0 they are longer.
+        miss, wider_miss: distance in ln(tokens) of the n-grams' and of the wider source's predictions.
+        adrift: whether the wider source speaks.
+    """
 
     __slots__ = ("adrift", "answers", "bias", "miss", "wider_miss")
 
@@ -55,15 +85,13 @@ class Drift:
 
 
 class GuardedEstimator:
-    """An `Estimator`: the n-grams, watched. What is saved is the n-grams' state; drift is found again within 20
-    answers.
-    """
+    """An `Estimator`: the n-grams, watched. Who speaks for whom survives a restart, like all that was learned."""
 
     def __init__(self) -> None:
         self._ngrams = NgramEstimator()
         self._all = History(_WINDOW)
-        self._by_model: OrderedDict[int, History] = OrderedDict()
-        self._drifts: OrderedDict[int, Drift] = OrderedDict()
+        self._by_model: Histories = OrderedDict()
+        self._drifts: Drifts = OrderedDict()
 
     def estimate(self, request: CompletionRequest) -> CostEstimate:
         """Predict by the n-grams, or by the wider source where they are adrift; the ticket is always the n-grams'."""
@@ -88,16 +116,24 @@ class GuardedEstimator:
         return self._ngrams.remaining(ticket, generated_tokens)
 
     def dump(self) -> bytes:
-        """The n-grams' state."""
-        return self._ngrams.dump()
+        """The state of the n-grams and of the guard: hashes and lengths, no names; at most 16 MB."""
+        return self.snapshot()()
 
     def snapshot(self) -> Callable[[], bytes]:
-        """The n-grams' state of now."""
-        return self._ngrams.snapshot()
+        """A copy of both states; the function makes it into what `dump` gives."""
+        ngrams, guard = self._ngrams.snapshot(), _snapshot(self._all, self._by_model, self._drifts)
+        return lambda: model_file.join(ngrams(), guard())
 
     def load(self, state: bytes) -> None:
-        """Take over the n-grams' state; ValueError where it is damaged or of another version."""
-        self._ngrams.load(state)
+        """Take over a dumped state, or the n-grams' alone: the guard then begins anew.
+
+        Raises:
+            ValueError: either part is damaged or of another version; nothing has changed then.
+        """
+        ngrams, guard = model_file.split(state)
+        everyone, by_model, drifts = _unpack(guard)
+        self._ngrams.load(ngrams)
+        self._all, self._by_model, self._drifts = everyone, by_model, drifts
 
     def _watch(self, common: Ticket, completion_tokens: int) -> None:
         length = log(completion_tokens / common.sequences)
@@ -141,3 +177,72 @@ def _says_something(common: Ticket, tokens: int, finish_reason: str) -> bool:
     """A whole answer whose length was the model's own choice."""
     free = not common.forced and common.min_tokens < tokens <= TOKENS_MAX
     return free and tokens > 0 and not was_cut(tokens, finish_reason, common.cap_tokens)
+
+
+def drifts_of(state: bytes) -> Drifts:
+    """The drift of each tenant and model in a model file, by `key_of`, idlest first; ValueError as `load`."""
+    return _unpack(model_file.split(state)[1])[2]
+
+
+def _snapshot(everyone: History, by_model: Histories, drifts: Drifts) -> Callable[[], bytes]:
+    """A copy of the guard's state; the function makes bytes of it, in any thread."""
+    histories = [(model, h.seen, h.values[:]) for model, h in [(0, everyone), *by_model.items()]]
+    rows = [(key, min(d.answers, U32_MAX), d.adrift, d.bias, d.miss, d.wider_miss) for key, d in drifts.items()]
+
+    def pack() -> bytes:
+        heads = [(model, min(seen, U32_MAX), len(lengths)) for model, seen, lengths in histories]
+        parts = [_COUNTS.pack(len(heads), len(rows)), np.array(heads, _HISTORY_ROW).tobytes()]
+        parts += [np.array(rows, _DRIFT_ROW).tobytes()]
+        return b"".join(parts + [np.array(lengths, "<f4").tobytes() for _, _, lengths in histories])
+
+    return pack
+
+
+def _unpack(guard: bytes | None) -> tuple[History, Histories, Drifts]:
+    """The history of all, those of models and the drifts; ValueError where a figure cannot be one of ours."""
+    if guard is None:
+        return History(_WINDOW), OrderedDict(), OrderedDict()
+    if len(guard) < _COUNTS.size:
+        raise ValueError("estimator state: the guard's part ends early")
+    histories, drifts = _COUNTS.unpack_from(guard)
+    rows_at = _COUNTS.size + histories * _HISTORY_ROW.itemsize
+    lengths_at = rows_at + drifts * _DRIFT_ROW.itemsize
+    if not 1 <= histories <= MODELS_MAX + 1 or drifts > KEYS_MAX or lengths_at > len(guard):
+        raise ValueError("estimator state: the guard's tables have another size")
+    heads = np.frombuffer(guard[_COUNTS.size : rows_at], _HISTORY_ROW)
+    found = _histories(heads, guard[lengths_at:])
+    return (
+        found[0],
+        OrderedDict(zip(heads["model"][1:].tolist(), found[1:], strict=True)),
+        _drifts(guard[rows_at:lengths_at]),
+    )
+
+
+def _histories(heads: "np.ndarray[tuple[int], np.dtype[np.void]]", packed: bytes) -> list[History]:
+    counts = heads["lengths"].astype(np.int64)
+    if (counts > _WINDOW).any() or 4 * counts.sum() != len(packed):
+        raise ValueError("estimator state: the guard's histories have another size")
+    lengths = np.frombuffer(packed, "<f4")
+    if not (np.abs(lengths) <= _LENGTH_MAX).all():
+        raise ValueError("estimator state: the guard's lengths are out of range")
+    found = []
+    for seen, own in zip(heads["seen"].tolist(), np.split(lengths, np.cumsum(counts)[:-1]), strict=True):
+        history = History(_WINDOW)
+        history.seen, history.values = seen, array("f", own.tolist())
+        history.refresh()
+        found.append(history)
+    return found
+
+
+def _drifts(packed: bytes) -> Drifts:
+    rows = np.frombuffer(packed, _DRIFT_ROW)
+    misses = np.stack([rows["miss"], rows["wider_miss"]])
+    bounded = (np.abs(rows["bias"]) <= _Z_MAX).all() and ((misses >= 0.0) & (misses <= _MISS_MAX)).all()
+    if not bounded or (rows["adrift"] > 1).any():
+        raise ValueError("estimator state: the guard's figures are out of range")
+    drifts: Drifts = OrderedDict()
+    for key, answers, adrift, bias, miss, wider_miss in rows.tolist():
+        drift = drifts[key] = Drift()
+        drift.answers, drift.adrift = answers, bool(adrift)
+        drift.bias, drift.miss, drift.wider_miss = bias, miss, wider_miss
+    return drifts

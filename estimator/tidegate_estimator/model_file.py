@@ -1,10 +1,12 @@
 """The n-gram estimator's state as bytes, for a model file; reading and writing the file is the caller's.
 
-    b"TGNG" | u32 version | u32 crc32 of the rest | u32 size of meta | meta as JSON | arrays, in the order of meta
+    b"TGNG" | u32 1 | u32 crc32 of the rest | u32 size of meta | meta as JSON | arrays, in the order of meta
+    b"TGNG" | u32 2 | u32 crc32 of size and guard | u32 size of guard | guard | the above, whole
 
 meta names the feature version and each array with its type and length. Only rows that were ever taught are stored.
-Weights are stored in 16 bits; sums of squares outgrow them. Little-endian. Nothing is taken over before all of it has
-been read and found in range.
+Weights are stored in 16 bits; sums of squares outgrow them. Version 2 is what the service keeps: the state of the guard
+over the n-grams comes first (see `guarded`), and who wants the n-grams alone passes over it. Little-endian. Nothing is
+taken over before all of it has been read and found in range.
 """
 
 import json
@@ -21,11 +23,12 @@ from tidegate_estimator.keys import BINS, KEYS_MAX, WIDTH
 from tidegate_estimator.mean_head import SQUARES_START as MEAN_SQUARES_START
 from tidegate_estimator.ngram_state import NgramState
 
-MAGIC, VERSION = b"TGNG", 1
+MAGIC, VERSION, GUARDED = b"TGNG", 1, 2
 _HEAD = struct.Struct("<4sIII")
 _BODY_AT = 12  # what the check covers
 _META_BYTES_MAX = 4096
 _LIMIT = 1e9
+_NOT_OURS = "not an estimator state of this version, or damaged"
 
 Arrays = dict[str, npt.NDArray[Any]]
 _TYPES = {
@@ -59,16 +62,48 @@ def encode(frozen: Arrays) -> bytes:
 
 
 def unpack(data: bytes) -> NgramState:
-    """What `pack` was given; ValueError where the bytes are damaged, of another version or of other features."""
-    if len(data) < _HEAD.size:
-        raise ValueError("estimator state ends early")
-    magic, version, check, meta_bytes = _HEAD.unpack_from(data)
-    if magic != MAGIC or version != VERSION or check != crc32(memoryview(data)[_BODY_AT:]):
-        raise ValueError("not an estimator state of this version, or damaged")
+    """What `pack` was given, a guard's state before it or not.
+
+    Raises:
+        ValueError: the bytes are damaged, of another version or of other features.
+    """
+    ngrams, _ = split(data)
+    magic, version, check, meta_bytes = _head(ngrams)
+    if magic != MAGIC or version != VERSION or check != crc32(memoryview(ngrams)[_BODY_AT:]):
+        raise ValueError(_NOT_OURS)
     if meta_bytes > _META_BYTES_MAX:
         raise ValueError("estimator state has no readable description")
     at = _HEAD.size + meta_bytes
-    return _state_of(_read_arrays(data, at, _lengths(data[_HEAD.size : at])))
+    return _state_of(_read_arrays(ngrams, at, _lengths(ngrams[_HEAD.size : at])))
+
+
+def join(ngrams: bytes, guard: bytes) -> bytes:
+    """The n-grams' state, as `pack` or `encode` gave it, and the guard's in one."""
+    part = struct.pack("<I", len(guard)) + guard
+    return b"".join([MAGIC, struct.pack("<II", GUARDED, crc32(part)), part, ngrams])
+
+
+def split(data: bytes) -> tuple[bytes, bytes | None]:
+    """The n-grams' state, unread, and the guard's; None where there is none.
+
+    Raises:
+        ValueError: the guard's part is damaged.
+    """
+    magic, version, check, size = _head(data)
+    if magic != MAGIC or version != GUARDED:
+        return data, None
+    end = _HEAD.size + size
+    if end > len(data) or check != crc32(memoryview(data)[_BODY_AT:end]):
+        raise ValueError(_NOT_OURS)
+    return data[end:], data[_HEAD.size : end]
+
+
+def _head(data: bytes) -> tuple[bytes, int, int, int]:
+    """Magic, version, check and the size of what comes first."""
+    if len(data) < _HEAD.size:
+        raise ValueError("estimator state ends early")
+    magic, version, check, size = _HEAD.unpack_from(data)
+    return magic, version, check, size
 
 
 def _lengths(meta: bytes) -> list[int]:

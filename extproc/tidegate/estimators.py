@@ -2,7 +2,8 @@
 
 Tenant and model are what an estimator tells requests apart by, so that pools need none of their own; and its memory,
 some 16 MB for the n-grams, is spent once and not 256 times. What was learned lies in one model file a kind, in
-`--state-dir`.
+`--state-dir`; that of the n-grams says also for whom the wider source speaks, so that a restart does not give a tenant
+back to predictions that had drifted off.
 """
 
 from collections.abc import Callable

@@ -11,7 +11,8 @@ import pytest
 from tidegate.cli import main
 from tidegate.estimator_command import reading
 from tidegate.seal import Seal, new_seal, read_key
-from tidegate_estimator import CompletionRequest, Message, NgramEstimator
+from tidegate_estimator import CompletionRequest, GuardedEstimator, Message, NgramEstimator
+from tidegate_estimator.window import key_of
 
 KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 
@@ -87,6 +88,72 @@ def test_train_then_eval_then_inspect(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main([*command, "--tenant", "nobody", "--name-model", "llama"]) == 0
     assert "nothing is known of tenant 'nobody'" in capsys.readouterr().out
     assert main([*command, "--tenant", "long"]) == 2
+
+
+def of_the_service(path: Path) -> Path:
+    """A model file as the service writes it: the tenant `changed` answers 20 tokens now instead of 4000."""
+    estimator = GuardedEstimator()
+    for tenant, tokens, count in (("changed", 4000, 40), ("[other]", 20, 60)):
+        for _ in range(count):
+            assert estimator.learn(estimator.estimate(ask(tenant)).ticket, tokens, "stop")
+    for ticket in [estimator.estimate(ask("changed")).ticket for _ in range(20)]:  # under way as it changed
+        assert estimator.learn(ticket, 20, "stop")
+    path.write_bytes(estimator.dump())
+    return path
+
+
+def lines_with(text: str, what: str) -> list[str]:
+    return [line for line in text.splitlines() if what in line]
+
+
+def test_inspect_shows_who_is_on_the_wider_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By hash, since a file holds no names; by name where one is asked for, and the one asked for tells its source."""
+    command = ["estimator", "inspect", "--model", str(of_the_service(tmp_path / "ngram.model"))]
+    assert main(command) == 0
+    told = capsys.readouterr().out
+    assert "on the wider source: their own predictions have drifted off" in told
+    (line,) = lines_with(told, f"{key_of('changed', 'llama'):016x}")
+    assert " 60 " in line
+    assert f"{key_of('[other]', 'llama'):016x}" not in told
+    assert "give --tenant and --name-model" in told
+    (line,) = lines_with(told, "watched for drift")
+    assert " 2 " in line
+
+    assert main([*command, "--tenant", "changed", "--name-model", "llama"]) == 0
+    told = capsys.readouterr().out
+    assert len(lines_with(told, "changed with llama")) == 1
+    assert f"{key_of('changed', 'llama'):016x}" not in told
+    assert "hashes:" not in told
+    (line,) = lines_with(told, "predicted by")
+    assert "the wider source" in line
+    assert main([*command, "--tenant", "[other]", "--name-model", "llama"]) == 0
+    (line,) = lines_with(capsys.readouterr().out, "predicted by")
+    assert "its own" in line
+
+
+def test_inspect_of_a_trained_file_has_no_one_on_the_wider_source(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Training on from the service's file gives the n-grams alone: for new weights the guard begins anew."""
+    service, new = of_the_service(tmp_path / "ngram.model"), tmp_path / "new.model"
+    file = write(tmp_path / "a.jsonl", requests(3))
+    assert main(["estimator", "train", "--in", str(file), "--init", str(service), "--out", str(new)]) == 0
+    assert main(["estimator", "inspect", "--model", str(new), "--tenant", "changed", "--name-model", "llama"]) == 0
+    told = capsys.readouterr().out
+    assert "drifted off" not in told
+    assert "predicted by" not in told
+    (line,) = lines_with(told, "running mean, without features")
+    assert "none" not in line, "what the service's n-grams had learned is there"
+
+
+def test_inspect_refuses_a_file_whose_guard_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2 and a sentence, as for any other damage."""
+    model = of_the_service(tmp_path / "ngram.model")
+    content = bytearray(model.read_bytes())
+    content[40] ^= 1
+    model.write_bytes(content)
+    assert main(["estimator", "inspect", "--model", str(model)]) == 2
+    assert "holds no usable model: not an estimator state of this version, or damaged" in capsys.readouterr().err
 
 
 def test_init_goes_on_from_a_model(tmp_path: Path) -> None:

@@ -9,18 +9,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tidegate.arguments import whole
 from tidegate.errors import FlagError
-from tidegate.estimator_command.models import read_model, starting_estimator, write_model
+from tidegate.estimator_command.models import read_state, starting_estimator, write_model
 from tidegate.estimator_command.reading import Answers, Order, read_answers
 from tidegate.estimator_command.tables import evaluation_table, inspection_tables
 from tidegate.seal import new_seal
 from tidegate_estimator import NgramEstimator, model_file
 from tidegate_estimator.evaluation import evaluate
+from tidegate_estimator.guarded import drifts_of
 from tidegate_estimator.inspection import inspect, key_figures, named_weights
 from tidegate_estimator.training import IN_FLIGHT, Answered, Progressive, replay
+from tidegate_estimator.window import key_of
 
 EPOCHS_MAX = 100
 ANSWERS_MAX = 12
 _WIDTH = 110
+_INIT_HELP = "model to go on from (default: the shipped prior); who is on the wider source in it is not carried over"
 _FORMATS = """\
 An input is JSON, one object a line, gzipped where its name ends in .gz:
   an OpenAI request (chat or completions) with "completion_tokens", and where known "tenant", "finish_reason",
@@ -73,13 +76,16 @@ def run_inspect(arguments: argparse.Namespace) -> int:
     """Print what a model holds."""
     if (arguments.tenant is None) != (arguments.name_model is None):
         raise FlagError("--tenant and --name-model go together: calibration is kept for a tenant and a model")
-    state = model_file.unpack(read_model(arguments.model, "--model").dump())
+    content = read_state(arguments.model, "--model")
+    state, drifts = model_file.unpack(content), drifts_of(content)
     tenant, model = arguments.tenant or "", arguments.name_model or ""
     asked = arguments.tenant is not None
     weights = named_weights(state, tenant=tenant, model=model, most=arguments.top)
-    key = key_figures(state, tenant, model) if asked else None
+    key = key_figures(state, tenant, model, drifts) if asked else None
+    names = {key_of(tenant, model): f"{tenant} with {model}"} if asked else {}
+    found = inspect(state, drifts)
     console = _stdout()
-    for table in inspection_tables(inspect(state), weights, key, title=str(arguments.model)):
+    for table in inspection_tables(found, weights, key, title=str(arguments.model), names=names):
         console.print(table)
     if asked and key is None:
         console.print(f"nothing is known of tenant {tenant!r} with model {model!r}")
@@ -135,7 +141,7 @@ def _command(
 def _add_train(parser: argparse.ArgumentParser) -> None:
     _add_inputs(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="MODEL", help="model file to write")
-    parser.add_argument("--init", type=Path, metavar="MODEL", help="model to go on from (default: the shipped prior)")
+    parser.add_argument("--init", type=Path, metavar="MODEL", help=_INIT_HELP)
     parser.add_argument(
         "--epochs", type=whole(1, EPOCHS_MAX), default=1, help="passes over it all (default %(default)s)"
     )

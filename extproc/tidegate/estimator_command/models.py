@@ -5,7 +5,7 @@ from pathlib import Path
 from tidegate.durable_file import read_file, replace_file
 from tidegate.errors import FlagError
 from tidegate.estimators import MODEL_BYTES_MAX
-from tidegate_estimator import NgramEstimator
+from tidegate_estimator import Estimator, GuardedEstimator, NgramEstimator
 from tidegate_estimator.prior import from_prior
 
 
@@ -25,11 +25,22 @@ def starting_estimator(path: Path | None, flag: str, *, cold: bool) -> NgramEsti
 
 
 def read_model(path: Path, flag: str) -> NgramEstimator:
-    """The estimator in a file.
+    """The n-grams in a file; the service's guard over them, where the file holds one, is left out.
 
     Raises:
         FlagError: the file cannot be read, is damaged, or was written by another version.
     """
+    estimator = NgramEstimator()
+    _load(estimator, path, flag)
+    return estimator
+
+
+def read_state(path: Path, flag: str) -> bytes:
+    """The content of a file, once all of it has been found good, the guard's part included; FlagError as above."""
+    return _load(GuardedEstimator(), path, flag)
+
+
+def _load(estimator: Estimator, path: Path, flag: str) -> bytes:
     try:
         state = read_file(path, MODEL_BYTES_MAX)
     except OSError as error:
@@ -38,12 +49,11 @@ def read_model(path: Path, flag: str) -> NgramEstimator:
         raise FlagError(f"{flag}: there is no file {str(path)!r}")
     if len(state) > MODEL_BYTES_MAX:
         raise FlagError(f"{flag}: {str(path)!r} is larger than {MODEL_BYTES_MAX >> 20} MiB: no model of ours")
-    estimator = NgramEstimator()
     try:
         estimator.load(state)
     except ValueError as error:
         raise FlagError(f"{flag}: {str(path)!r} holds no usable model: {error}") from error
-    return estimator
+    return state
 
 
 def write_model(path: Path, estimator: NgramEstimator) -> int:

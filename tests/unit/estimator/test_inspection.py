@@ -7,8 +7,10 @@ import pytest
 from tidegate_estimator import CompletionRequest, Message, NgramEstimator, model_file
 from tidegate_estimator.categorical import asking_message, categorical_features
 from tidegate_estimator.feature_names import kind_name, probed_rows
+from tidegate_estimator.guarded import Drift
 from tidegate_estimator.inspection import inspect, key_figures, named_weights
 from tidegate_estimator.ngram_state import NgramState
+from tidegate_estimator.window import key_of
 from tidegate_estimator.words import read_words
 
 
@@ -62,3 +64,34 @@ def test_a_fresh_state_has_nothing_to_tell() -> None:
     found = inspect(NgramState())
     assert (found.keys, found.mean_rows, found.distribution_rows, found.log_mean) == (0, 0, 0, None)
     assert named_weights(NgramState()) == []
+
+
+def drifting(z: float, answers: int = 30) -> Drift:
+    drift = Drift()
+    for _ in range(answers):
+        drift.take(z, 2.0, 0.5)
+    return drift
+
+
+def test_those_on_the_wider_source_come_most_biased_first() -> None:
+    """Who is within bounds is counted as watched, and not listed."""
+    found = inspect(NgramState(), {1: drifting(1.5), 2: drifting(-3.0), 3: drifting(0.1)})
+    assert found.watched == 3
+    assert [(each.key, each.answers) for each in found.adrift] == [(2, 30), (1, 30)]
+    assert found.adrift[0].bias == pytest.approx(-3.0)
+    assert (found.adrift[0].log_miss, found.adrift[0].wider_log_miss) == pytest.approx((2.0, 0.5))
+    assert (inspect(NgramState()).watched, inspect(NgramState()).adrift) == (0, [])
+
+
+def test_a_key_tells_its_drift_where_it_is_watched() -> None:
+    """The drift is that of this tenant and model, and None in a file without a guard."""
+    state = taught(20)
+    drifts = {key_of("acme", "llama"): drifting(1.5), key_of("other", "llama"): drifting(0.0)}
+    key = key_figures(state, "acme", "llama", drifts)
+    assert key is not None
+    assert key.drift is not None
+    assert key.drift.adrift
+    assert key.drift.bias == pytest.approx(1.5)
+    alone = key_figures(state, "acme", "llama")
+    assert alone is not None
+    assert alone.drift is None
