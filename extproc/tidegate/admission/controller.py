@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
 from tidegate.admission import books
+from tidegate.admission.asked_delay import AskedDelay
 from tidegate.admission.calibration import Calibration
 from tidegate.admission.cost import Cost, finished, price
-from tidegate.admission.decision import Admit, Decision, Enqueue, Reject, Rule, Verdict
+from tidegate.admission.decision import Admit, Decision, Enqueue, Reason, Reject, Rule, Verdict
 from tidegate.admission.drain_rate import DrainRate
 from tidegate.admission.fleet import Fleet
 from tidegate.admission.flights import Flight, Flights
@@ -77,6 +78,7 @@ class Controller:
         self._pace = Pace()
         self._drain_rate = DrainRate()
         self._guards = Guards(limits)
+        self._asked_delay = AskedDelay()
         self._settled = Settled()
         self._verdicts: dict[str, Verdict] = {}  # of queued works, until taken; a released id leaves it
         self._draining = False
@@ -93,9 +95,7 @@ class Controller:
         if isinstance(decision, Admit):
             self._book(work, decision, load.cost, now_s)
         elif isinstance(decision, Enqueue):
-            if decision.reason.rule is Rule.KV_TOKENS:
-                for book in self._fleet:
-                    book.kv_short(now_s)
+            self._note_shortage(decision.reason, now_s)
             if load.makes_room:
                 self._make_room(work, load, now_s)
             self._queue.push(
@@ -153,6 +153,7 @@ class Controller:
         flight = self._flights.settle(outcome.id)
         self._fleet.judge(outcome, now_s, silent_s=_silent_s(flight, outcome, now_s))
         self._guards.learn(outcome, now_s)
+        self._asked_delay.learn(outcome, now_s)
         if flight is not None:
             self._learn(flight, outcome, now_s)
         orphan = self._ledger.settle(outcome.id)
@@ -200,15 +201,19 @@ class Controller:
         due_s = self._due_s()
         return look_s if due_s is None else min(look_s, due_s)
 
-    def reconfigure(self, limits: Limits, engines: int, now_s: float) -> None:
-        """Take over new limits and another number of engines; engines that are down stay down, new ones count as alive.
+    def reconfigure(self, limits: Limits, engines: int, now_s: float, *, names: Sequence[str] = ()) -> None:
+        """Take over new limits and other engines; engines that are down stay down, new ones count as alive.
 
         Nothing that runs or waits is refused for it, but what can never fit any more is when its turn comes. Those that
-        wait keep their places where the order stays, and else are put in the new order.
+        wait keep their places where the order stays, and else are put in the new order. Those that run in an engine
+        that leaves run on, and count for no other; where `names` come or go as a whole, those that run are spread over
+        the books that there are then.
         """
         now_s = self._advance(now_s)
+        engines = max(len(names) or engines, 0)
         before, self._limits, self._gates = self._limits, limits, gates_of(limits)
-        self._fleet.reconfigure(limits)
+        self._fleet.reconfigure(limits, names)
+        self._rebook(now_s)
         self._guards.reconfigure(limits)
         if (before.order, before.alpha, before.fair) != (limits.order, limits.alpha, limits.fair):
             waiting = self._queue.clear()
@@ -216,7 +221,7 @@ class Controller:
             for each in waiting:
                 self._queue.push(each)
         alive = self._fleet.width + engines - self._engines
-        self._engines = max(engines, 0)
+        self._engines = engines
         self._set_alive(alive, now_s)
 
     def set_engines_alive(self, count: int, now_s: float) -> None:
@@ -249,8 +254,8 @@ class Controller:
             queue_len_max=self._queue_len_max(),
             queued_s=self._queue.cost_s,
             engines=fleet.width,
-            share=fleet.books[0].share,
-            engines_down=sum(1 for _ in fleet.down()),
+            share=fleet.share,
+            engines_down=len(fleet.down()),
             prefill_left_s=min(book.prefill_left_s for book in fleet),
             step_s=fleet.reference.tpot_s(joining=0, prefill=True),
             step_gain=fleet.reference.model.gain,
@@ -317,6 +322,7 @@ class Controller:
             width=self._fleet.width,
             draining=self._draining,
             signals=self._guards.signals(work, cost, now_s),
+            asked_delay_s=self._asked_delay.left_s(now_s),
         )
 
     def _queue_len_max(self) -> int:
@@ -368,6 +374,15 @@ class Controller:
             pass
         self._drain_rate.watch(waiting=len(self._queue) > 0, now_s=now_s)
 
+    def _rebook(self, now_s: float) -> None:
+        """Take what runs in books that are gone into those that there are."""
+        for work_id, booking in self._ledger.items():
+            flight = self._flights.running(work_id)
+            if flight is None:
+                self._fleet.adopt(work_id, booking, now_s)
+            elif not self._fleet.keeps(flight.book):
+                flight.book = self._fleet.take_in(work_id, booking, now_s)
+
     def _make_room(self, work: Work, load: Load, now_s: float) -> None:
         """Refuse the one in the full queue that `work` has a better claim than."""
         victim = self._queue.overflow(work, cost_s=load.cost.bottleneck_s, now_s=now_s)
@@ -380,12 +395,19 @@ class Controller:
         cost = self.price(waiting.work)
         load = self._load(waiting.work, cost, arriving=False)
         verdict = reconsider(waiting, load, self._limits, now_s=now_s, gates=self._gates)
-        if verdict is None:
+        if isinstance(verdict, Reason):
+            self._note_shortage(verdict, now_s)
             return None
         self._verdicts[verdict.id] = verdict
         if isinstance(verdict, Admit):
             self._book(waiting.work, verdict, cost, now_s)
         return verdict
+
+    def _note_shortage(self, reason: Reason, now_s: float) -> None:
+        """Tell the books where it is KV tokens that somebody waits for."""
+        if reason.rule is Rule.KV_TOKENS:
+            for book in self._fleet:
+                book.kv_short(now_s)
 
     def _conclude(self, waiting: Waiting, now_s: float) -> None:
         """The verdict on a request that has left the queue for good."""
@@ -422,16 +444,22 @@ class Controller:
             finished(prompt_tokens=prompt_tokens, completion_tokens=tokens, sequences=work.sequences)
         ).bottleneck_s
         self._queue.correct(work.tenant, work.weight, true_s - flight.cost.bottleneck_s)
+        if flight.book.name and outcome.engine and outcome.engine != flight.book.name:
+            return  # Envoy sent it to another engine: its times say nothing about this one
         row = flight.row or flight.book.row(work.id)
         if row is not None and outcome.e2e_s is not None:
             flight.book.learn(row, tokens=tokens, ttft_s=outcome.ttft_s, e2e_s=outcome.e2e_s, now_s=now_s)
 
 
 def _silent_s(flight: Flight | None, outcome: Outcome, now_s: float) -> float:
-    """How long a client that left had waited for the first byte of its answer; 0 where one came."""
-    if flight is None or outcome.ending is not Ending.CLIENT_CANCELLED or outcome.response_bytes or outcome.ttft_s:
+    """How long the client of a stream, who left, had waited for a first byte that was due; 0 where one came.
+
+    Of a whole answer nobody can say when it is due.
+    """
+    if flight is None or outcome.ending is not Ending.CLIENT_CANCELLED or not flight.work.stream:
         return 0.0
     row = flight.row or flight.book.row(flight.work.id)
-    if row is None:
+    if row is None or outcome.response_bytes or outcome.ttft_s is not None:
         return 0.0
-    return (flight.ended_s or now_s) - row.admitted_s
+    due_s = row.admitted_s + flight.book.ttft_s(flight.cost.prompt_tokens) if row.first_s is None else row.first_s
+    return (flight.ended_s or now_s) - due_s

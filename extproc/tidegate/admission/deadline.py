@@ -24,7 +24,7 @@ and a larger budget is its caller's to ask for.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from msgspec import Struct
@@ -44,6 +44,7 @@ _HOLD_S_MIN = 0.001  # no timer is that exact: a shorter hold would be over befo
 _TIMEOUT_S_MIN, _TIMEOUT_S_MAX = 0.05, 3600.0
 _TEXT_LEN_MAX = 32
 _DECIMAL = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,9})?", re.ASCII)
+_WHOLE = re.compile(r"[0-9]{1,20}", re.ASCII)
 _GRPC = re.compile(r"([0-9]{1,8})([HMSmun])", re.ASCII)
 _GRPC_UNIT_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _SECONDS_HEADERS = ("x-stainless-read-timeout", "x-stainless-timeout", "x-request-timeout")
@@ -101,28 +102,41 @@ class ClientTimeout(Struct, frozen=True, kw_only=True, gc=False):
     ignored: int = 0
 
 
-def client_timeout(headers: Mapping[str, str]) -> ClientTimeout:
+_SILENT, _UNUSABLE = ClientTimeout(timeout_s=None), ClientTimeout(timeout_s=None, ignored=1)
+
+
+def client_timeout(headers: Mapping[str, str], *, deadline_header: str = "") -> ClientTimeout:
     """Read the client's timeout; never raises, whatever the texts.
 
     Args:
         headers: by lower-case name; several values of one name are joined with a comma, which makes it unusable.
+        deadline_header: one that an operator has chosen, in whole milliseconds; where it is usable, no other counts.
 
-    Where several headers speak, the shortest timeout counts: that is who gives up first.
+    Where several of the others speak, the shortest timeout counts: that is who gives up first.
     """
-    timeout_s: float | None = None
-    ignored = 0
+    chosen = _read(headers.get(deadline_header) if deadline_header else None, _whole_milliseconds)
+    if chosen.timeout_s is not None:
+        return chosen
+    timeout_s, ignored = chosen.timeout_s, chosen.ignored
     for name, seconds_of in _READERS.items():
-        text = headers.get(name)
-        if text is None:
-            continue
-        seconds = seconds_of(text.strip(" \t")) if len(text) <= _TEXT_LEN_MAX else None
-        if seconds is None:
-            ignored += 1
-            continue
-        clamped_s = min(max(seconds, _TIMEOUT_S_MIN), _TIMEOUT_S_MAX)
-        ignored += clamped_s != seconds
-        timeout_s = clamped_s if timeout_s is None else min(timeout_s, clamped_s)
+        if name == deadline_header:
+            continue  # it has had its say, in its own unit
+        said = _read(headers.get(name), seconds_of)
+        ignored += said.ignored
+        if said.timeout_s is not None:
+            timeout_s = said.timeout_s if timeout_s is None else min(timeout_s, said.timeout_s)
     return ClientTimeout(timeout_s=timeout_s, ignored=ignored)
+
+
+def _read(text: str | None, seconds_of: Callable[[str], float | None]) -> ClientTimeout:
+    """What one header says; an absent one says nothing."""
+    if text is None:
+        return _SILENT
+    seconds = seconds_of(text.strip(" \t")) if len(text) <= _TEXT_LEN_MAX else None
+    if seconds is None:
+        return _UNUSABLE
+    clamped_s = min(max(seconds, _TIMEOUT_S_MIN), _TIMEOUT_S_MAX)
+    return ClientTimeout(timeout_s=clamped_s, ignored=int(clamped_s != seconds))
 
 
 def _seconds(text: str) -> float | None:
@@ -133,6 +147,10 @@ def _seconds(text: str) -> float | None:
 def _milliseconds(text: str) -> float | None:
     seconds = _seconds(text)
     return None if seconds is None else seconds / 1000.0
+
+
+def _whole_milliseconds(text: str) -> float | None:
+    return (int(text) / 1000.0 or None) if _WHOLE.fullmatch(text) else None
 
 
 def _grpc_seconds(text: str) -> float | None:

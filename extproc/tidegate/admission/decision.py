@@ -79,7 +79,7 @@ class Enqueue(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Reject(Struct, frozen=True, kw_only=True, gc=False):
-    """Refuse it; `retry_after_s` is None where no retry can help. Jitter is the caller's to add."""
+    """Refuse it; `retry_after_s` is None where no retry can help. Jitter is the caller's to add to it."""
 
     id: str
     reason: Reason

@@ -12,6 +12,7 @@ from math import inf
 from tidegate.admission.arrays import Floats
 from tidegate.admission.cost import Cost
 from tidegate.admission.engine_learning import OUTCOME_S_MAX, EngineLearning
+from tidegate.admission.gates.tpot import PACE_SHARE
 from tidegate.admission.kv_capacity import KvCapacity
 from tidegate.admission.limits import Limits
 from tidegate.admission.reading import EngineReading
@@ -20,7 +21,6 @@ from tidegate.admission.records import as_record
 from tidegate.admission.slots_plateau import SlotsPlateau
 from tidegate.admission.step_model import StepModel, Window
 
-_PACE_SHARE = 0.85  # of the objective: the rest is for what the model gets wrong
 _SAVED_S, _SAVE_EVERY_S = 0.25, 0.01
 _KV_SHORT_S = 1.0
 _FULL_STEP = 1.5  # tokens a running sequence, from which on a step is taken to be full of prompts
@@ -224,6 +224,7 @@ class EngineBook:
         and, for `kv_usage`, their mean.
         """
         self.advance(now_s)
+        reading = reading.checked()
         self._engine.count(reading)
         if reading.kv_usage is not None:
             self._kv_capacity.reading(self.kv_tokens / self.width, reading.kv_usage)
@@ -275,11 +276,13 @@ class EngineBook:
         """Prompt tokens a second that leave a step 0.85 of the target; infinity where any number does."""
         if tpot_target_s <= 0.0:
             return inf
-        aim_s = _PACE_SHARE * tpot_target_s
+        aim_s = PACE_SHARE * tpot_target_s
         full_s = self.tpot_s(joining=1, prefill=True)
         if full_s <= aim_s:
             return inf
         bare_s = self.tpot_s(joining=1, prefill=False)
+        if full_s <= bare_s:  # as many decode as a step has tokens: no prompt gets a part of it
+            return 0.0
         token_s = (full_s - bare_s) / max(self._limits.batched_tokens - self._engine.decoding, 1.0)
         return self.width * (1.0 - bare_s / aim_s) / token_s
 

@@ -1,49 +1,27 @@
 """The engines of a pool: one book each where the controller chooses the engine, one for all where Envoy does.
 
-    share of a book   the start-up ramp x the health of its engine
-    of a pooled book  the start-up ramp x the mean health of its engines: those it was told of or, where more are seen
-                      in the access log, those
+    share of a book   the start-up ramp x the health of its engine, or of the whole pool (see healths.py)
 
-An engine's health is what its answers say (see health.py): it is known by the address in the access log, so a pool
-finds out about each of its engines even where it does not choose among them. Besides the rules there, an engine that
-refuses 5 times in a row without one success, or lets a client wait for 8 seconds without a byte, has failed. And the
-last engine is never taken out for what it answers, or a client that provokes errors could close a pool: as long as it
-can be reached it keeps a quarter of its limits.
+Engines come and go under a running controller. Who stays keeps the book, who comes gets a new one, and the book of who
+goes is put aside: it gets nothing more, counts for no capacity, and is dropped when the last of its requests has ended.
+Where the choice itself passes from Envoy to the controller or back, nobody can say which engine runs what, or it no
+longer matters: the new books take in all that runs, at its booked size, and start from what the old ones had learned.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 
 import numpy as np
 
 from tidegate.admission.arrays import Floats
 from tidegate.admission.engine_book import EngineBook
-from tidegate.admission.health import Health
+from tidegate.admission.healths import Healths
 from tidegate.admission.ledger import Booking
 from tidegate.admission.limits import Limits
-from tidegate.admission.outcome import Ending, Outcome
+from tidegate.admission.outcome import Outcome
 from tidegate.admission.ramp import Ramp
 from tidegate.admission.records import as_record
 from tidegate.admission.step_model import StepModel
-
-_ADDRESSES_MAX = 256
-_SEEN_S = 300.0
-_REFUSALS_FAILED = 5
-_SILENT_S = 8.0
-_LAST_SHARE = 0.25
-_CONNECT_DETAILS = ("connection_failure", "connection_timeout", "remote_connection_failure", "no_healthy_upstream")
-
-
-class _Engine:
-    """What the answers of one address say."""
-
-    __slots__ = ("health", "refusals", "seen_s")
-
-    def __init__(self) -> None:
-        self.health = Health()
-        self.refusals = 0
-        self.seen_s = 0.0
 
 
 class Fleet:
@@ -63,16 +41,14 @@ class Fleet:
         self._model_of = model_of
         self._ramp = Ramp(start_s=now_s, enabled=ramp)
         self._alive = max(len(names) or count, 0)
-        self._engines: OrderedDict[str, _Engine] = OrderedDict()
+        self._healths = Healths()
         self._now_s = now_s
         self._shares_until_s = -inf
         self._orphans: dict[str, EngineBook] = {}
+        self._leaving: list[EngineBook] = []  # of engines that have left; each runs something, so that is their bound
         self.sees_first_tokens = False
-        if names:
-            self.books = [self._book(limits, name, 1) for name in names]
-        else:
-            self.books = [self._book(limits, "", max(count, 1))]
         self._pooled = not names
+        self.books = [self._book(name, 1) for name in names] if names else [self._book("", max(count, 1))]
 
     def __iter__(self) -> Iterator[EngineBook]:
         return iter(self.books)
@@ -86,6 +62,11 @@ class Fleet:
     def ramp_share(self) -> float:
         """Share of the limits that the start-up ramp allows now."""
         return self._ramp.share(self._now_s)
+
+    @property
+    def share(self) -> float:
+        """Share of all limits that is in force now."""
+        return sum(book.share for book in self.books) / len(self.books)
 
     @property
     def reference(self) -> EngineBook:
@@ -111,6 +92,10 @@ class Fleet:
         self._now_s = now_s
         for book in self.books:
             book.advance(now_s)
+        if self._leaving:
+            self._leaving = [book for book in self._leaving if book.sequences]
+            for book in self._leaving:
+                book.advance(now_s)
         if now_s >= self._shares_until_s:
             self._share_out()
 
@@ -128,11 +113,21 @@ class Fleet:
         self._shares_until_s = now_s
         self.advance(now_s)
 
-    def reconfigure(self, limits: Limits) -> None:
-        """Take over other limits; what was learned stays."""
+    def reconfigure(self, limits: Limits, names: Sequence[str]) -> None:
+        """Take over other limits and engines; what was learned of those that stay stays.
+
+        What runs in a book that is not kept (see `keeps`) is the caller's to take in.
+        """
         self._limits = limits
-        for book in self.books:
+        if list(names) != [book.name for book in self.books if book.name]:
+            self._change_books(names)
+        for book in (*self.books, *self._leaving):
             book.reconfigure(limits)
+        self._shares_until_s = -inf
+
+    def keeps(self, book: EngineBook) -> bool:
+        """Whether this book still stands for something."""
+        return book in self.books or book in self._leaving
 
     def see_first_tokens(self) -> None:
         """First tokens are reported from now on."""
@@ -145,11 +140,17 @@ class Fleet:
         for book in self.books:
             book.tpot_target_s = tpot_target_s
 
-    def adopt(self, work_id: str, booking: Booking, now_s: float) -> None:
-        """Take in what runs since before a restart; nobody knows where, so the least loaded book has it."""
+    def take_in(self, work_id: str, booking: Booking, now_s: float) -> EngineBook:
+        """Take in what runs already, nobody knows where: the least loaded book has it, this one."""
         book = min(self.books, key=lambda each: each.sequences)
         book.adopt(work_id, sequences=booking.sequences, kv_tokens=booking.kv_tokens, now_s=now_s)
-        self._orphans[work_id] = book
+        return book
+
+    def adopt(self, work_id: str, booking: Booking, now_s: float) -> None:
+        """Take in what runs since before a restart; without effect where a book that is kept has it."""
+        book = self._orphans.get(work_id)
+        if book is None or not self.keeps(book):
+            self._orphans[work_id] = self.take_in(work_id, booking, now_s)
 
     def forget_orphan(self, work_id: str, now_s: float) -> None:
         """It has ended, as far as anybody knows."""
@@ -159,9 +160,10 @@ class Fleet:
 
     def estimates(self) -> tuple[Floats, Floats, Floats]:
         """Log-means and log-sigmas before calibration and tokens generated, of all that run."""
-        if len(self.books) == 1:
-            return self.books[0].estimates()
-        means, sigmas, tokens = zip(*(book.estimates() for book in self.books), strict=True)
+        books = (*self.books, *self._leaving)
+        if len(books) == 1:
+            return books[0].estimates()
+        means, sigmas, tokens = zip(*(book.estimates() for book in books), strict=True)
         return np.concatenate(means), np.concatenate(sigmas), np.concatenate(tokens)
 
     def dump(self) -> dict[str, object]:
@@ -178,38 +180,16 @@ class Fleet:
         """Take in what an outcome says of its engine's health; `silent_s`: how long a client that left had waited for
         a first byte.
         """
-        engine = self._seen(outcome.engine, now_s)
-        health = engine.health
-        match outcome.ending:
-            case Ending.COMPLETE | Ending.BAD_REQUEST:
-                engine.refusals = 0
-                health.succeeded(now_s)
-            case Ending.ENGINE_REFUSED:
-                engine.refusals += 1
-                health.refused(now_s)
-                if engine.refusals >= _REFUSALS_FAILED:
-                    health.failed(now_s, connect=False)
-            case Ending.ENGINE_FAILED:
-                health.failed(now_s, connect=any(detail in outcome.details for detail in _CONNECT_DETAILS))
-            case Ending.CLIENT_CANCELLED if silent_s >= _SILENT_S:
-                health.failed(now_s, connect=False)
-            case _:
-                return
-        self._share_out()
+        if self._healths.judge(outcome, now_s, silent_s=silent_s):
+            self._share_out()
 
-    def down(self) -> Iterable[str]:
+    def down(self) -> Sequence[str]:
         """Addresses of the engines that are down by what their answers say."""
-        return (address for address, engine in self._engines.items() if engine.health.down(self._now_s))
-
-    def _seen(self, address: str, now_s: float) -> _Engine:
-        engine = self._engines.get(address)
-        if engine is None:
-            if len(self._engines) >= _ADDRESSES_MAX:
-                self._engines.popitem(last=False)
-            engine = self._engines[address] = _Engine()
-        engine.seen_s = now_s
-        self._engines.move_to_end(address)
-        return engine
+        down = self._healths.down(self._now_s)
+        if self._pooled:
+            return tuple(down)
+        names = {book.name for book in self.books}
+        return [address for address in down if address in names]
 
     def _share_out(self) -> None:
         """Give each book its share; it stays until time or an outcome changes it."""
@@ -219,30 +199,37 @@ class Fleet:
         if all(book.share == 0.0 for book in self.books):
             for book in self.books:
                 book.share = ramp_share * self._last_share(book)
-        moments = [engine.health.next_change_s(self._now_s) for engine in self._engines.values()]
-        moments.append(self._ramp.next_step_s(self._now_s))
+        moments = (self._healths.next_change_s(self._now_s), self._ramp.next_step_s(self._now_s))
         self._shares_until_s = min((moment for moment in moments if moment is not None), default=inf)
 
     def _health_share(self, book: EngineBook) -> float:
-        if not self._pooled:
-            engine = self._engines.get(book.name)
-            return 1.0 if engine is None else engine.health.share(self._now_s)
-        seen = self._seen_lately()
-        lost = sum(1.0 - engine.health.share(self._now_s) for engine in seen)
-        return max(1.0 - lost / max(self._alive, len(seen), 1), 0.0)
+        if self._pooled:
+            return self._healths.pool_share(self._alive, self._now_s)
+        return self._healths.share(book.name, self._now_s)
 
     def _last_share(self, book: EngineBook) -> float:
-        """Where nobody is left: what answers, if only with errors, is better than nothing."""
-        if not self._pooled:
-            engine = self._engines.get(book.name)
-            return _LAST_SHARE if engine is not None and not engine.health.unreachable else 0.0
-        answering = sum(not engine.health.unreachable for engine in self._seen_lately())
-        return _LAST_SHARE * answering / max(self._alive, answering, 1)
+        if self._pooled:
+            return self._healths.last_pool_share(self._alive, self._now_s)
+        return self._healths.last_share(book.name)
 
-    def _seen_lately(self) -> list[_Engine]:
-        return [engine for engine in self._engines.values() if engine.seen_s > self._now_s - _SEEN_S]
+    def _change_books(self, names: Sequence[str]) -> None:
+        learned, switched, before = self.reference.dump(), self._pooled != (not names), self.books
+        old = {book.name: book for book in (*self._leaving, *before) if book.name}
+        self._pooled = not names
+        self.books = [old[name] if name in old else self._book(name, 1) for name in names or ("",)]
+        self._leaving = [
+            book
+            for book in old.values()
+            if book.sequences and book not in self.books and not (switched and book in before)
+        ]
+        if switched:
+            for book in self.books:
+                if not book.sequences:
+                    book.restore(learned)
 
-    def _book(self, limits: Limits, name: str, width: int) -> EngineBook:
-        book = EngineBook(limits, name=name, width=width, now_s=self._now_s, model=self._model_of())
+    def _book(self, name: str, width: int) -> EngineBook:
+        book = EngineBook(self._limits, name=name, width=width, now_s=self._now_s, model=self._model_of())
         book.share = self._ramp.share(self._now_s)
+        if self.sees_first_tokens:
+            book.see_first_tokens()
         return book

@@ -94,6 +94,7 @@ class Load(Struct, frozen=True, kw_only=True, gc=False):
         width: how many engines `engines` stands for.
         draining: the process is shutting down.
         signals: what the guards compare with.
+        asked_delay_s: how long the engines have asked that nobody comes back; 0 where they have not.
     """
 
     cost: Cost
@@ -109,6 +110,7 @@ class Load(Struct, frozen=True, kw_only=True, gc=False):
     width: int = 1
     draining: bool = False
     signals: Signals = NO_SIGNALS
+    asked_delay_s: float = 0.0
 
     @property
     def queue_wait_s(self) -> float:

@@ -49,6 +49,7 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
         duration_s: from the request's first byte to the end of the exchange.
         hold_s: how long it was kept waiting.
         engine: address that served it, or empty.
+        steered: address that it was to go to, or empty where Envoy chose.
         attempts: tries at an upstream; 0 where nothing went upstream.
         retry_after_s: the engine's own Retry-After, or None.
         response_bytes: bytes of the answer's body.
@@ -77,6 +78,7 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     duration_s: float = 0.0
     hold_s: float = 0.0
     engine: str = ""
+    steered: str = ""
     attempts: int = 0
     retry_after_s: float | None = None
     response_bytes: int = 0
@@ -87,3 +89,8 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     details: str = ""
     api: str = ""
     charge: Charge | None = None
+
+    @property
+    def steered_wrong(self) -> bool:
+        """Envoy sent it elsewhere than it was told to."""
+        return bool(self.steered) and bool(self.engine) and self.engine != self.steered

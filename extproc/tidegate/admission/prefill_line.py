@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 
 class PrefillLine:
-    """Prompt tokens in order of service; every operation is O(1)."""
+    """Prompt tokens in order of service; every operation but `withdraw` is O(1)."""
 
-    __slots__ = ("_attention", "_debt", "_done", "_dropped", "_position", "_prompts", "_tokens", "owed_tokens")
+    __slots__ = ("_attention", "_debt", "_done", "_dropped", "_gaps", "_position", "_prompts", "_tokens", "owed_tokens")
 
     def __init__(self) -> None:
         self._prompts: dict[str, float] = {}
@@ -27,6 +27,7 @@ class PrefillLine:
         self._attention = 0.0
         self._debt = 0.0
         self._dropped = 0.0
+        self._gaps: dict[str, float] = {}  # what was withdrawn right behind a prompt
         self.owed_tokens = 0.0
 
     def __len__(self) -> int:
@@ -78,7 +79,7 @@ class PrefillLine:
         assert work_id not in self._prompts, f"{work_id} is in line already"
         self._prompts[work_id] = prompt_tokens
         self._tokens += prompt_tokens
-        return self._position + self._dropped + self._tokens
+        return self._position + self._dropped + sum(self._gaps.values()) + self._tokens
 
     def advance(self, tokens: float, *, head_share_max: float = 1.0) -> None:
         """Do so many more tokens: of the debt, then of the first prompt, never past a share of it."""
@@ -119,14 +120,22 @@ class PrefillLine:
         prompt_tokens = self._remove(work_id)
         self._position += prompt_tokens
         self._attention += prompt_tokens * prompt_tokens / 2.0
+        self._dropped += self._gaps.pop(work_id, 0.0)
 
     def withdraw(self, work_id: str) -> None:
-        """This prompt will never be done; what was done of it was done all the same."""
-        if next(iter(self._prompts)) == work_id:
-            self._position += self._done
-            self._attention += self._done * self._done / 2.0
-            self._dropped -= self._done
-        self._dropped += self._remove(work_id)
+        """This prompt will never be done; what was done of it was done all the same.
+
+        The frontier passes what is left of it when the prompt before it is done: O(n), for that one has to be found.
+        """
+        first, done = next(iter(self._prompts)) == work_id, self._done
+        before = None if first else self._before(work_id)
+        gap = self._remove(work_id) + self._gaps.pop(work_id, 0.0)
+        if before is not None:
+            self._gaps[before] = self._gaps.get(before, 0.0) + gap
+            return
+        self._position += done
+        self._attention += done * done / 2.0
+        self._dropped += gap - done
 
     def put_back(self, work_id: str, prompt_tokens: float) -> None:
         """A prompt that was thought done stands first in line again, with nothing done of it."""
@@ -136,6 +145,14 @@ class PrefillLine:
         self._prompts = {work_id: prompt_tokens, **self._prompts}
         self._tokens += prompt_tokens
         self._done = 0.0
+
+    def _before(self, work_id: str) -> str:
+        before = ""
+        for each in self._prompts:
+            if each == work_id:
+                break
+            before = each
+        return before
 
     def _remove(self, work_id: str) -> float:
         if next(iter(self._prompts)) == work_id:

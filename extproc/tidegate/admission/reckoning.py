@@ -17,7 +17,8 @@ All may be reckoned for `width` engines among which Envoy balances; then each ha
 """
 
 from collections import deque
-from math import exp, inf
+from math import exp, inf, isfinite
+from typing import NamedTuple
 
 from tidegate.admission.arrays import Floats
 from tidegate.admission.cost import Cost
@@ -38,6 +39,7 @@ _BEHIND_S_MIN = 0.1  # a step or two: first tokens come at the ends of steps
 _DEBT_S_MAX = 20.0
 _FIRST_S_STALE = 0.5
 _STARTED_MAX = 64
+_STEPS_PER_S_MAX = 10_000.0  # no engine is as fast: more is another engine's count
 _FOREIGN_SEQUENCES_MAX, _FOREIGN_SHARE_MAX = 2.0, 0.1
 
 
@@ -57,6 +59,14 @@ class Row:
         self.admitted_s = admitted_s
         self.frontier_tokens = frontier_tokens
         self.first_s: float | None = None
+
+
+class _Count(NamedTuple):
+    """Steps by the engine's count, and by ours at the time."""
+
+    total: float
+    steps: float
+    at_s: float
 
 
 class Reckoning:
@@ -85,7 +95,7 @@ class Reckoning:
         self._sequence_s = self._kv_token_s = self._busy_s = 0.0
         self._trim = 1.0
         self._first_s = -inf  # of the latest first token that an outcome told of
-        self._counted: tuple[float, float] | None = None  # steps by the engine's count, and by ours at the time
+        self._counted: _Count | None = None
         self._started: deque[str] = deque(maxlen=_STARTED_MAX)  # latest reckoned first tokens, the last one last
 
     def __len__(self) -> int:
@@ -183,6 +193,8 @@ class Reckoning:
         row = self._rows.pop(work_id, None)
         if not self._rows:
             self.line.owe(-inf, 0.0)
+        if not len(self.table):
+            self._grown_tokens = 0.0
         return row
 
     def first_token(self, work_id: str, now_s: float) -> None:
@@ -209,6 +221,8 @@ class Reckoning:
         """When its first token came the engine had come as far as this prompt's end. Where the reckoning of that time
         was elsewhere, and was not corrected since, the engine is behind or ahead by so much, and slower or faster.
         """
+        if not self._rows:
+            return
         then = self.history.at(first_s, self.now_s, self.totals())
         if then is None or first_s < self._first_s - _FIRST_S_STALE:
             return
@@ -258,12 +272,16 @@ class Reckoning:
     def _correct_steps(self, reading: EngineReading) -> None:
         """Sequences have gained as many tokens as the engine made steps since the reading before."""
         total, before = reading.steps_total, self._counted
-        self._counted = None if total is None else (total, self._steps)
-        if total is None or before is None or total < before[0]:
+        if total is None or not isfinite(total):
             return
-        missed = (total - before[0]) / self.width - (self._steps - before[1])
-        self._steps += missed
-        self._counted = (total, self._steps)
+        self._counted = _Count(total, self._steps, self.now_s)
+        if (
+            before is None
+            or not 0.0 <= total - before.total <= _STEPS_PER_S_MAX * (self.now_s - before.at_s) * self.width
+        ):
+            return
+        self._steps = before.steps + (total - before.total) / self.width
+        self._counted = _Count(total, self._steps, self.now_s)
 
     def _correct_line(self, reading: EngineReading) -> None:
         """As many prompts are unfinished as the engine has waiting, or one more an engine: the one under way."""

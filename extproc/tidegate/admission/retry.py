@@ -1,17 +1,19 @@
 """When a refused caller should come back.
 
     load        max(1, queued bottleneck seconds / (drain rate x engines)) s, at most 30 s
-    no engine   10 s        shutting down   1 s: another replica takes over        too large   never
+    no engine   5 s         shutting down   1 s: another replica takes over        too large   never
+    and         at least what is left of the delay that an engine itself has asked for (see asked_delay.py)
 
 By the time named, what waits now will have been served. Common client libraries stop retrying, or fall back to a delay
-of their own, when told to wait for longer than a minute. Jitter is the caller's to add: the core has no randomness.
+of their own, when told to wait for longer than a minute. Jitter is the caller's to add, upwards only: the core has no
+randomness.
 """
 
 from tidegate.admission.decision import Rule
 from tidegate.admission.load import Load
 
 _LOAD_S_MIN, _LOAD_S_MAX = 1.0, 30.0
-_NO_ENGINE_S = 10.0
+_NO_ENGINE_S = 5.0
 _SHUTTING_DOWN_S = 1.0
 
 
@@ -19,6 +21,10 @@ def retry_after_s(rule: Rule, load: Load) -> float | None:
     """Seconds after which a request refused by `rule` may be sent again; None where no retry can help."""
     if rule is Rule.REQUEST_TOO_LARGE:
         return None
+    return max(_own_s(rule, load), load.asked_delay_s)
+
+
+def _own_s(rule: Rule, load: Load) -> float:
     if rule is Rule.NO_ENGINE:
         return _NO_ENGINE_S
     if rule is Rule.SHUTTING_DOWN:

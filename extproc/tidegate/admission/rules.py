@@ -70,8 +70,10 @@ def decide(work: Work, load: Load, limits: Limits, *, now_s: float, gates: Seque
     return _wait_or_reject(work, load, limits, choice, now_s)
 
 
-def reconsider(waiting: Waiting, load: Load, limits: Limits, *, now_s: float, gates: Sequence[Gate]) -> Verdict | None:
-    """The verdict on a request in the queue whose turn or whose time has come; None keeps it waiting."""
+def reconsider(
+    waiting: Waiting, load: Load, limits: Limits, *, now_s: float, gates: Sequence[Gate]
+) -> Verdict | Reason:
+    """The verdict on a request in the queue whose turn or whose time has come, or what keeps it waiting."""
     work = waiting.work
     waited_s = now_s - waiting.since_s
     if load.draining:
@@ -83,7 +85,7 @@ def reconsider(waiting: Waiting, load: Load, limits: Limits, *, now_s: float, ga
     if now_s >= waiting.expires_at_s or waited_s > allowed_s:
         expired = _NO_ENGINE if choice.engine is None else Reason(Rule.EXPIRED, waited_s, allowed_s, "s")
         return _reject(work, load, expired, waited_s)
-    return None if choice.refusal is not None else _admit(work, load, choice, waited_s=waited_s)
+    return choice.refusal or _admit(work, load, choice, waited_s=waited_s)
 
 
 def evict(waiting: Waiting, load: Load, *, now_s: float) -> Reject:

@@ -225,4 +225,4 @@ def test_no_engine_is_503_even_with_a_full_queue() -> None:
     for work, found in [(patient(), gone(queue_len=50)), (patient(hold_s_max=0.0), gone())]:
         decision = decided(work, found)
         assert isinstance(decision, Reject)
-        assert (decision.reason.rule, decision.status, decision.retry_after_s) == (Rule.NO_ENGINE, 503, 10.0)
+        assert (decision.reason.rule, decision.status, decision.retry_after_s) == (Rule.NO_ENGINE, 503, 5.0)

@@ -16,6 +16,9 @@ from tidegate.admission.limits import Limits
 from tidegate.admission.load import EngineLoad, Load
 from tidegate.admission.work import Work
 
+PACE_SHARE = 0.85
+"""Of the objective: the rest is for what the model of the engine gets wrong."""
+
 
 class TpotGate:
     """Refuses while more prompts would make running answers too slow."""
@@ -28,4 +31,4 @@ class TpotGate:
         if tokens_per_s == inf or (tokens_per_s > 0.0 and saved_tokens > 0.0):
             return None
         step_s = engine.tpot_s(joining=load.cost.sequences, prefill=tokens_per_s > 0.0)
-        return Reason(Rule.TPOT, step_s, work.tpot_target_s, "s")
+        return Reason(Rule.TPOT, step_s, PACE_SHARE * work.tpot_target_s, "s")
