@@ -15,7 +15,9 @@ def builder(clock: Clock, estimators: Estimators) -> Callable[[PoolPolicy, float
     """What makes a pool, at its full limits from the start."""
 
     def build(policy: PoolPolicy, now_s: float) -> Pool:
-        controller = Controller(policy.limits, engines=policy.engine_count, now_s=now_s, ramp=False)
+        controller = Controller(
+            policy.limits, engines=policy.engine_count, names=policy.steered, now_s=now_s, ramp=False
+        )
         return Pool(
             name=policy.name,
             policy=policy,

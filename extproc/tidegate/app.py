@@ -155,7 +155,7 @@ class App:
                 log.exception("a chore failed; the next round goes on")
 
     def _build_pool(self, policy: PoolPolicy, now_s: float) -> Pool:
-        controller = Controller(policy.limits, engines=policy.engine_count, now_s=now_s)
+        controller = Controller(policy.limits, engines=policy.engine_count, names=policy.steered, now_s=now_s)
         return Pool(
             name=policy.name,
             policy=policy,

@@ -5,10 +5,10 @@ stated default cost and are counted; the engine gives the client its own answer.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tidegate.admission.deadline import client_timeout
 from tidegate.admission.work import Work
@@ -112,9 +112,15 @@ class Intake:
         self.tenants.prove(tenant)
         self.models.prove(model)
 
-    def least(self, opening: Opening) -> Work:
-        """The smallest work this request could turn out to be: one token in, one token out."""
-        return self._work(opening, prompt_tokens=1, completion_tokens_max=1, log_mean=0.0, log_sigma=0.1)
+    def least(self, opening: Opening) -> Iterator[Work]:
+        """The smallest work this request could turn out to be, one token in, one token out, with each budget it may
+        have: a longer one makes it more patient, a shorter one gives it an earlier place.
+        """
+        work = self._work(opening, prompt_tokens=1, completion_tokens_max=1, log_mean=0.0, log_sigma=0.1)
+        yield work
+        budget_s = opening.policy.conversation_budget_s
+        if budget_s is not None:
+            yield structs.replace(work, ttft_budget_s=budget_s)
 
     def default(self, opening: Opening, why: str) -> Weighed:
         """The request at the default cost: booked, never held or refused."""
@@ -142,6 +148,9 @@ class Intake:
             sequences=completion.sequences,
             stream=request.stream,
         )
+        budget_s = opening.policy.conversation_budget_s
+        if budget_s is not None and request.is_conversation:
+            work = structs.replace(work, ttft_budget_s=budget_s)
         return Weighed(
             work,
             estimate,
@@ -181,7 +190,7 @@ class Intake:
         )
 
     def _client_timeout_s(self, headers: Mapping[str, str], policy: RequestPolicy) -> float:
-        stated = client_timeout(headers)
+        stated = client_timeout(headers, deadline_header=policy.deadline_header)
         if stated.ignored:
             self._tally.add(Count.IGNORED_HEADERS, by=stated.ignored)
         stated_s = [seconds for seconds in (stated.timeout_s, policy.client_timeout_s) if seconds is not None]

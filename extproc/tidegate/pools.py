@@ -216,7 +216,7 @@ class Pools:
             pool.policy = other
             pool.estimator = self._estimator_of(other.estimator)
             entry.text_seen_s, entry.rival_seen_s = now_s, -inf
-            pool.controller.reconfigure(other.limits, other.engine_count, now_s)
+            pool.controller.reconfigure(other.limits, other.engine_count, now_s, names=other.steered)
             pool.turnstile.tick()
             self._on_event(PoolEvent(change=Change.RECONFIGURED, pool=pool.name, details=other.text))
         else:

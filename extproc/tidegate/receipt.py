@@ -37,6 +37,7 @@ def receipt(
         "predicted_tokens": outcome.predicted_tokens,
         "reserved_tokens": outcome.reserved_tokens,
         "engine": outcome.engine,
+        "steered": outcome.steered if outcome.steered_wrong else "",
         "attempts": outcome.attempts,
         "details": outcome.details,
     }

@@ -175,6 +175,8 @@ class Settlement:
     def _count(self, outcome: Outcome) -> None:
         pool = _label_of(outcome, self._pools.get(outcome.pool))
         self._tally.add(Count.OUTCOMES, pool, outcome.ending.value)
+        if outcome.steered_wrong:
+            self._tally.add(Count.STEER_MISSED, pool)
         if outcome.prompt_tokens:
             self._tally.add(Count.PROMPT_TOKENS, pool, by=outcome.prompt_tokens)
         if outcome.completion_tokens:

@@ -29,6 +29,7 @@ class Count(StrEnum):
     SCORED_P90_PINBALL_TOKENS = "scored_p90_pinball_tokens"
     STRAY_OUTCOMES = "stray_outcomes"
     REPEATED_OUTCOMES = "repeated_outcomes"
+    STEER_MISSED = "steer_missed"
     STREAMS = "streams"
     INTERNAL_ERRORS = "internal_errors"
     LOG_LINES_DROPPED = "log_lines_dropped"
@@ -54,6 +55,7 @@ LABELS: dict[Count, tuple[str, ...]] = {
     Count.SCORED_P90_PINBALL_TOKENS: ("tenant", "model"),
     Count.STRAY_OUTCOMES: (),
     Count.REPEATED_OUTCOMES: (),
+    Count.STEER_MISSED: ("pool",),
     Count.STREAMS: ("end",),
     Count.INTERNAL_ERRORS: ("where",),
     Count.LOG_LINES_DROPPED: (),
@@ -79,6 +81,7 @@ HELP: dict[Count, str] = {
     Count.SCORED_P90_PINBALL_TOKENS: "Pinball loss at p90 of the scored answers, summed.",
     Count.STRAY_OUTCOMES: "Access-log entries that carried no usable id.",
     Count.REPEATED_OUTCOMES: "Access-log entries for an id that was already settled.",
+    Count.STEER_MISSED: "Requests that Envoy sent to another engine than it was told to.",
     Count.STREAMS: "ext_proc streams that ended, and how.",
     Count.INTERNAL_ERRORS: "Faults of this program, caught; the request concerned was let through.",
     Count.LOG_LINES_DROPPED: "Log lines dropped because the writer could not keep up.",

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -33,9 +33,11 @@ class Call:
         """Whether a stream was asked for."""
         return b'"stream": true' in self.body
 
-    def answer(self, content: bytes = b"{}", *, status: int = 200) -> None:
+    def answer(self, content: bytes = b"{}", *, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         """Answer at once and as a whole."""
-        self._steps.put_nowait(web.Response(body=content, status=status, content_type="application/json"))
+        self._steps.put_nowait(
+            web.Response(body=content, status=status, headers=headers, content_type="application/json")
+        )
 
     def begin(self) -> None:
         """Send the headers of a stream; no byte of its body yet."""

@@ -7,8 +7,8 @@
 So a pool finds out about each of its engines even where it does not choose among them. Besides the rules of health.py,
 an engine has failed that refuses 5 times in a row without one success, that lets a client wait for 8 seconds without a
 byte, or that a request was steered to and did not get to: Envoy sent it elsewhere because the engine could not be
-reached, was not healthy by Envoy's own checks, or is none of Envoy's. And where no engine is left, what answers, if
-only with errors, keeps a quarter of its limits, or a client that provokes errors could close a pool.
+reached or is none of Envoy's. And where no engine is left, what answers, if only with errors, keeps a quarter of its
+limits, or a client that provokes errors could close a pool.
 """
 
 from collections import OrderedDict

@@ -17,6 +17,11 @@ class InferenceRequest(Struct, frozen=True, kw_only=True, gc=False):
     stream: bool
     usage_unasked: bool = False
 
+    @property
+    def is_conversation(self) -> bool:
+        """Whether the model has answered before; an assistant's turn at the end is the start of the answer to come."""
+        return any(message.role == "assistant" for message in self.completion.messages[:-1])
+
 
 class Dialect(Protocol):
     """One API."""

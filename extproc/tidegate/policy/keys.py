@@ -96,6 +96,14 @@ ENGINE = Key(
     meaning="Kind of the engines, which says how to read their metrics pages.",
     read=one_of({kind: kind for kind in ENGINE_KINDS}),
 )
+STEER = Key(
+    name="tidegate-steer",
+    scope=Scope.POOL,
+    default="off",
+    expected="`on` or `off`",
+    meaning="Tidegate chooses each request's engine among `tidegate-engines`, all IP addresses. Off, Envoy chooses.",
+    read=one_of({"on": True, "off": False}),
+)
 SLOTS_MAX = _whole(
     "tidegate-slots-max",
     Scope.POOL,
@@ -213,12 +221,30 @@ SHADOW = Key(
 TTFT_BUDGET_MS = _ms(
     "tidegate-ttft-budget-ms", (1, TTFT_BUDGET_MS_MAX), "2000", "Time to first token that a caller accepts."
 )
+CONVERSATION_BUDGET_MS = _ms(
+    "tidegate-conversation-budget-ms",
+    (1, TTFT_BUDGET_MS_MAX),
+    "none",
+    "Takes the place of `tidegate-ttft-budget-ms` where the model has answered before, for a refusal then loses a "
+    "conversation; a budget of the class in force wins.",
+)
 TPOT_TARGET_MS = _ms("tidegate-tpot-target-ms", (1, 60_000), "150", "Time per output token that a caller accepts.")
 CLIENT_TIMEOUT_MS = _ms(
     "tidegate-client-timeout-ms",
     (1, _HOUR_MS),
     "from the client's headers, else 60000",
     "When a caller gives up; where its own headers speak too, the shorter counts.",
+)
+DEADLINE_HEADER = Key(
+    name="tidegate-deadline-header",
+    scope=Scope.REQUEST,
+    default="none",
+    expected="`header:NAME` with a header's name in lower case",
+    meaning=(
+        "Header with the client's timeout in whole milliseconds; it wins over what other headers say, and "
+        "`tidegate-client-timeout-ms` still bounds it."
+    ),
+    read=header_source,
 )
 MESSAGE_TIMEOUT_MS = _ms(
     "tidegate-message-timeout-ms",
@@ -278,6 +304,17 @@ ASK_USAGE = Key(
     ),
     read=one_of({"on": True, "off": False}),
 )
+REASON = Key(
+    name="tidegate-reason",
+    scope=Scope.REQUEST,
+    default="full",
+    expected="`full` or `code`",
+    meaning=(
+        "What `x-tidegate-reason` tells a refused client: the rule with its figures, or its code alone, for figures "
+        "show how large the pool is. Envoy's metadata has them either way."
+    ),
+    read=one_of({"full": True, "code": False}),
+)
 PRICE_ENGINE_HOUR_USD = _usd("tidegate-price-engine-hour-usd", "What the GPUs of one engine cost an hour.")
 PRICE_PROMPT_USD = _usd(
     "tidegate-price-prompt-usd",
@@ -289,6 +326,7 @@ _ALL: tuple[Key[Any], ...] = (
     POOL,
     ENGINES,
     ENGINE,
+    STEER,
     SLOTS_MAX,
     KV_TOKENS_MAX,
     BATCHED_TOKENS_MAX,
@@ -304,8 +342,10 @@ _ALL: tuple[Key[Any], ...] = (
     ESTIMATOR,
     SHADOW,
     TTFT_BUDGET_MS,
+    CONVERSATION_BUDGET_MS,
     TPOT_TARGET_MS,
     CLIENT_TIMEOUT_MS,
+    DEADLINE_HEADER,
     MESSAGE_TIMEOUT_MS,
     HOLD_MS_MAX,
     TENANT,
@@ -313,6 +353,7 @@ _ALL: tuple[Key[Any], ...] = (
     CLASS,
     CLASS_TERMS,
     ASK_USAGE,
+    REASON,
     PRICE_ENGINE_HOUR_USD,
     PRICE_PROMPT_USD,
     PRICE_COMPLETION_USD,

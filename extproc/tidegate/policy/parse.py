@@ -9,7 +9,7 @@ from tidegate.errors import PolicyError
 from tidegate.policy import keys
 from tidegate.policy.key import Key, Scope, shown
 from tidegate.policy.keys import key_of, unknown_key
-from tidegate.policy.records import Policy, PoolPolicy, RequestPolicy
+from tidegate.policy.records import EngineAddress, Policy, PoolPolicy, RequestPolicy
 from tidegate.policy.values import ClassTerms, class_name, pool_name_of_cluster
 
 T = TypeVar("T")
@@ -98,14 +98,27 @@ def _pool(stated: dict[str, str], name: str) -> PoolPolicy:
         memory_floor_mib=_read_stated(stated, keys.MEMORY_FLOOR_MIB),
     )
     _check_guards(limits, stated)
+    engines = _read(stated, keys.ENGINES, ())
     return PoolPolicy(
         name=name,
         limits=limits,
-        engines=_read(stated, keys.ENGINES, ()),
+        engines=engines,
         engine=_read(stated, keys.ENGINE, ""),
         estimator=_read(stated, keys.ESTIMATOR, "ngram"),
+        steer=_steer(stated, engines),
         text=_text(_of_scope(stated, Scope.POOL)),
     )
+
+
+def _steer(stated: dict[str, str], engines: tuple[EngineAddress, ...]) -> bool:
+    """Envoy can be told an endpoint's IP address alone, so names would only ever miss."""
+    steer = _read(stated, keys.STEER, False)
+    names = [engine.address for engine in engines if not engine.literal]
+    if steer and (names or not engines):
+        found = f", not {shown(names[0])}" if names else ""
+        expected = f"`off`, or `{keys.ENGINES.name}` beside it with an IP address for each engine{found}"
+        raise PolicyError(keys.STEER.name, shown(stated[keys.STEER.name]), expected)
+    return steer
 
 
 def _check_guards(limits: Limits, stated: dict[str, str]) -> None:
@@ -127,11 +140,14 @@ def _request(stated: dict[str, str]) -> RequestPolicy:
     tenant_class, terms = _class_in_force(stated)
     message_timeout_s = _read(stated, keys.MESSAGE_TIMEOUT_MS, usual.message_timeout_s)
     ttft_budget_s = _read(stated, keys.TTFT_BUDGET_MS, usual.ttft_budget_s)
+    conversation_budget_s = _read_stated(stated, keys.CONVERSATION_BUDGET_MS)
     client_timeout_s = _read(stated, keys.CLIENT_TIMEOUT_MS, 0.0)
     return RequestPolicy(
         ttft_budget_s=ttft_budget_s if terms.ttft_budget_s is None else terms.ttft_budget_s,
+        conversation_budget_s=conversation_budget_s if terms.ttft_budget_s is None else None,
         tpot_target_s=_read(stated, keys.TPOT_TARGET_MS, usual.tpot_target_s),
         client_timeout_s=client_timeout_s or None,
+        deadline_header=_read(stated, keys.DEADLINE_HEADER, ""),
         message_timeout_s=message_timeout_s,
         hold_s_max=_read(stated, keys.HOLD_MS_MAX, message_timeout_s),
         tenant_header=_read(stated, keys.TENANT_FROM, ""),
@@ -139,6 +155,7 @@ def _request(stated: dict[str, str]) -> RequestPolicy:
         shadow=_read(stated, keys.SHADOW, False),
         tenant_class=tenant_class,
         ask_usage=_read(stated, keys.ASK_USAGE, False),
+        shows_figures=_read(stated, keys.REASON, True),
         price=_price(stated),
         text=_text(_of_scope(stated, Scope.REQUEST)),
     )

@@ -20,6 +20,12 @@ class EngineAddress:
     metrics: str = ""
     dns: bool = False
 
+    @property
+    def literal(self) -> bool:
+        """It is an IP address: the only kind that Envoy can be told to send a request to."""
+        host = self.address.rpartition(":")[0]
+        return not self.dns and (host.startswith("[") or host.replace(".", "").isdigit())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPolicy:
@@ -34,7 +40,13 @@ class PoolPolicy:
     engines: tuple[EngineAddress, ...] = ()
     engine: str = ""
     estimator: str = "ngram"
+    steer: bool = False
     text: str = field(default="", compare=False)
+
+    @property
+    def steered(self) -> tuple[str, ...]:
+        """Addresses of the engines that tidegate chooses among; none where Envoy does."""
+        return tuple(engine.address for engine in self.engines) if self.steer else ()
 
     @property
     def engine_count(self) -> int:
@@ -48,8 +60,10 @@ class RequestPolicy:
 
     Attributes:
         ttft_budget_s: time to first token that a caller accepts.
+        conversation_budget_s: the same for a request that goes on with a conversation; None is `ttft_budget_s`.
         tpot_target_s: time per output token that a caller accepts.
         client_timeout_s: when a caller gives up, in its own words or these, whichever is shorter; None is 60 s.
+        deadline_header: header whose milliseconds win over what the client's other headers say, or empty.
         message_timeout_s: repeats the filter's message_timeout.
         hold_s_max: the longest hold; where above message_timeout_s, a hold is announced by override_message_timeout.
         tenant_header: header that names the tenant, or empty.
@@ -57,13 +71,16 @@ class RequestPolicy:
         shadow: decide and report, admit all.
         tenant_class: name of the class in force, or empty.
         ask_usage: ask for the usage of streams whose caller does not say.
+        shows_figures: refusals show their callers what was measured and allowed, beside the rule.
         price: what the request is charged, or None where nothing is.
         text: sorted `key=value` lines of the request-scoped keys alone; takes no part in comparisons.
     """
 
     ttft_budget_s: float = 2.0
+    conversation_budget_s: float | None = None
     tpot_target_s: float = 0.15
     client_timeout_s: float | None = None
+    deadline_header: str = ""
     message_timeout_s: float = 0.2
     hold_s_max: float = 0.2
     tenant_header: str = ""
@@ -71,6 +88,7 @@ class RequestPolicy:
     shadow: bool = False
     tenant_class: str = ""
     ask_usage: bool = False
+    shows_figures: bool = True
     price: Price | None = None
     text: str = field(default="", compare=False)
 

@@ -98,6 +98,7 @@ def outcome_of(entry: HTTPAccessLogEntry) -> Outcome | None:
         duration_s=common.duration.ToNanoseconds() / 1e9,
         hold_s=(ours.number("hold_ms") or 0.0) / 1000.0,
         engine=_address(entry),
+        steered=ours.text("engine"),
         attempts=common.upstream_request_attempt_count,
         retry_after_s=_retry_after_s(response.response_headers),
         response_bytes=response.response_body_bytes,
@@ -189,4 +190,5 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 def _address(entry: HTTPAccessLogEntry) -> str:
     socket = entry.common_properties.upstream_remote_address.socket_address
-    return f"{socket.address}:{socket.port_value}" if socket.address else ""
+    host = f"[{socket.address}]" if ":" in socket.address else socket.address
+    return f"{host}:{socket.port_value}" if host else ""

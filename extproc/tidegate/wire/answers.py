@@ -16,6 +16,9 @@ from tidegate.seal import Seal
 from tidegate.wire.events import BodyMode, Continue, Phase, Refuse, Scalar
 
 RETRY_AFTER_S_MAX = 30.0
+ENGINE_HEADER = "x-gateway-destination-endpoint"
+"""Tells Envoy's `override_host` policy where to send a request; clients' own are removed before (see envoy.yaml)."""
+_STRETCH_MAX, _STRETCH_MAX_NO_ENGINE = 1.5, 3.0
 
 _MESSAGES: dict[Rule, str] = {
     Rule.QUEUE_FULL: "The model is busy and its queue is full. Please retry after the time given.",
@@ -36,6 +39,7 @@ class Ruling(Struct, frozen=True, gc=False):
         code: of the rule; of a delayed request, the one that made it wait; `shadow_...` names what would have been.
         reason: with the figures.
         waited_s, kv_tokens: time held and KV tokens booked.
+        engine: address of the engine that it is to go to; empty where Envoy chooses.
     """
 
     decision: str
@@ -43,13 +47,16 @@ class Ruling(Struct, frozen=True, gc=False):
     reason: Reason
     waited_s: float = 0.0
     kv_tokens: int = 0
+    engine: str = ""
 
     @classmethod
     def of(cls, admit: Admit, *, waited_for: Reason | None, why_default: str) -> "Ruling":
         """The ruling behind an admit; `waited_for` is what kept it waiting, if anything did."""
         if waited_for is not None:
-            return cls("delay", waited_for.rule.value, waited_for, admit.waited_s, admit.kv_tokens)
-        return cls("admit", why_default or admit.reason.rule.value, admit.reason, 0.0, admit.kv_tokens)
+            code = waited_for.rule.value
+            return cls("delay", code, waited_for, admit.waited_s, admit.kv_tokens, admit.engine)
+        code = why_default or admit.reason.rule.value
+        return cls("admit", code, admit.reason, 0.0, admit.kv_tokens, admit.engine)
 
     @classmethod
     def shadow(cls, reason: Reason) -> "Ruling":
@@ -80,13 +87,15 @@ class Answers:
     def booked(self, opening: Opening, weighed: Weighed, ruling: Ruling) -> Continue:
         """Answer to the headers of a request whose body need not be read; its stream is to stay open all the same."""
         metadata = self._identity(opening) | _of_ruling(weighed, ruling)
+        headers = _steering(opening, ruling, metadata)
         if opening.policy.price is not None:
             metadata |= _predicted_cost(opening, weighed, opening.policy.price)
-        return Continue(Phase.REQUEST_HEADERS, metadata, BodyMode.SKIP_BODY)
+        return Continue(Phase.REQUEST_HEADERS, metadata, BodyMode.SKIP_BODY, headers=headers)
 
     def admitted(self, opening: Opening, weighed: Weighed, ruling: Ruling) -> Continue:
         """Answer to the body of a request that goes to the engine now."""
         metadata = _of_ruling(weighed, ruling)
+        headers = _steering(opening, ruling, metadata)
         estimate = weighed.estimate
         if estimate is not None:
             metadata["predicted_tokens"] = round(estimate.mean)
@@ -101,12 +110,13 @@ class Answers:
         if opening.policy.price is not None:
             metadata |= _predicted_cost(opening, weighed, opening.policy.price)
         body = with_usage_asked(weighed.asks_usage) if weighed.asks_usage else None
-        return Continue(Phase.REQUEST_BODY, metadata, body=body)
+        return Continue(Phase.REQUEST_BODY, metadata, body=body, headers=headers)
 
     def refused(self, opening: Opening, weighed: Weighed | None, verdict: Reject) -> Refuse:
         """The answer that the client gets from us; it carries the whole metadata, also when it answers the headers."""
         reason = verdict.reason
-        headers = {"content-type": "application/json", "x-tidegate-reason": str(reason)}
+        shown = str(reason) if opening.policy.shows_figures else reason.rule.value
+        headers = {"content-type": "application/json", "x-tidegate-reason": shown}
         headers.update(self._retry_headers(reason, verdict.retry_after_s))
         message = _MESSAGES[reason.rule]
         if opening.dialect is None:
@@ -147,8 +157,9 @@ class Answers:
         if retry_after_s is None:
             return {"x-should-retry": "false"}
         # Clients add no jitter of their own to a delay that a server names, so the spread has to come from here.
-        low, high = (0.5, 1.5) if reason.rule is Rule.NO_ENGINE else (1.0, 1.5)
-        delay_s = min(retry_after_s * self._random.uniform(low, high), RETRY_AFTER_S_MAX)
+        # It is added and never taken off: an engine may have asked for this delay at the least.
+        stretch_max = _STRETCH_MAX_NO_ENGINE if reason.rule is Rule.NO_ENGINE else _STRETCH_MAX
+        delay_s = min(retry_after_s * self._random.uniform(1.0, stretch_max), RETRY_AFTER_S_MAX)
         whole_s = int(delay_s + self._random.random())  # rounded at random, or the jitter would be lost
         return {"retry-after": str(max(1, whole_s)), "retry-after-ms": str(max(1, round(delay_s * 1000.0)))}
 
@@ -164,6 +175,16 @@ def _of_ruling(weighed: Weighed, ruling: Ruling) -> dict[str, Scalar]:
         "stream": weighed.work.stream,
         "reserved_tokens": ruling.kv_tokens,
     }
+
+
+def _steering(opening: Opening, ruling: Ruling, metadata: dict[str, Scalar]) -> dict[str, str] | None:
+    """The header that steers, noted in the metadata; none where Envoy chooses, also under a shadow policy: it changes
+    nothing for its requests.
+    """
+    if not ruling.engine or opening.policy.shadow:
+        return None
+    metadata["engine"] = ruling.engine
+    return {ENGINE_HEADER: ruling.engine}
 
 
 def _predicted_cost(opening: Opening, weighed: Weighed, price: Price) -> dict[str, Scalar]:

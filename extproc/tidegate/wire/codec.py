@@ -69,7 +69,7 @@ def _headers_event(message: ProcessingRequest) -> RequestHeaders:
 def encode(reply: Reply) -> bytes:
     """Bytes of one answer to Envoy."""
     match reply:
-        case Continue(phase=phase, metadata=None, body_mode=BodyMode.AS_CONFIGURED, body=None):
+        case Continue(phase=phase, metadata=None, body_mode=BodyMode.AS_CONFIGURED, body=None, headers=None):
             return _PLAIN_CONTINUE[phase]
         case Continue():
             response = _continue(reply.phase)
@@ -79,6 +79,10 @@ def encode(reply: Reply) -> bytes:
                 response.mode_override.CopyFrom(_MODE_OVERRIDES[reply.body_mode])
             if reply.body is not None:
                 _replace_body(response, reply.body)
+            if reply.headers:
+                mutation = getattr(response, reply.phase.value).response.header_mutation
+                for name, value in reply.headers.items():
+                    _set_header(mutation, name, value)
         case AnnounceHold(timeout_s=timeout_s):
             response = ProcessingResponse()
             response.override_message_timeout.FromNanoseconds(int(timeout_s * 1000) * 1_000_000)

@@ -63,13 +63,14 @@ class BodyMode(Enum):
 class Continue(Struct, frozen=True, gc=False):
     """Let the message pass, and put `metadata` into Envoy's dynamic metadata.
 
-    `body` replaces the one that is answered; None lets it pass as it came.
+    `body` replaces the one that is answered; None lets it pass as it came. `headers` are set on the request.
     """
 
     phase: Phase
     metadata: Mapping[str, Scalar] | None = None
     body_mode: BodyMode = BodyMode.AS_CONFIGURED
     body: bytes | None = None
+    headers: Mapping[str, str] | None = None
 
 
 class AnnounceHold(Struct, frozen=True, gc=False):

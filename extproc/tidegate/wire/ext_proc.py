@@ -191,7 +191,12 @@ class Conversation:
         pool = opening.pool
         if opening.policy.shadow or pool.controller.at_ease:
             return None
-        return pool.turnstile.preview(self._intake.least(opening))
+        refusal: Reject | None = None
+        for work in self._intake.least(opening):
+            refusal = pool.turnstile.preview(work)
+            if refusal is None:
+                return None
+        return refusal
 
     def _weigh(self, body: bytes) -> Weighed:
         assert self._opening is not None

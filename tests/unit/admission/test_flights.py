@@ -79,3 +79,16 @@ def test_an_id_that_comes_again_is_another_request() -> None:
     assert flights.settle("a") is second
     assert flights.end("a", 2.0) is second
     assert len(flights) == 0
+
+
+def test_an_id_that_comes_again_ends_again() -> None:
+    """And is remembered from then on, behind those that ended before it."""
+    flights = Flights()
+    started(flights, "a", "b", "c")
+    flights.end("a", 0.0)
+    flights.end("b", 10.0)
+    started(flights, "a")
+    flights.end("a", 50.0)
+    flights.end("c", 75.0)
+    assert flights.settle("b") is None
+    assert flights.settle("a") is not None
