@@ -12,20 +12,18 @@ It never waits and never asks for the time: every call says what the time is. It
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
-from tidegate.admission import books
 from tidegate.admission.asked_delay import AskedDelay
-from tidegate.admission.calibration import Calibration
-from tidegate.admission.cost import Cost, finished, price
+from tidegate.admission.cost import Cost
 from tidegate.admission.decision import Admit, Decision, Enqueue, Reason, Reject, Rule, Verdict
 from tidegate.admission.drain_rate import DrainRate
 from tidegate.admission.fleet import Fleet
-from tidegate.admission.flights import Flight, Flights
+from tidegate.admission.flights import Flight
 from tidegate.admission.guards import Guards
-from tidegate.admission.ledger import Booking, Ledger
+from tidegate.admission.in_flight import InFlight
 from tidegate.admission.limits import Limits
 from tidegate.admission.load import Load
 from tidegate.admission.outcome import Ending, Outcome
-from tidegate.admission.pace import Pace
+from tidegate.admission.prices import Prices
 from tidegate.admission.queue_len import QueueLen
 from tidegate.admission.queues.base import Ahead, Queue, Waiting
 from tidegate.admission.queues.fair import FairQueue
@@ -38,7 +36,6 @@ from tidegate.admission.step_model import StepModel
 from tidegate.admission.work import Work
 
 _NOBODY = Ahead(0, 0.0)
-_WATCH_S = 1.0
 _SERVE_EVERY_S = 0.002  # where nothing was given back, the passing of less time lets nobody in
 _LOOK_S_MIN, _LOOK_S_MAX, _LOOKS = 0.005, 0.1, 4.0
 
@@ -70,24 +67,22 @@ class Controller:
         self._gates = gates_of(limits)
         self._engines = max(len(names) or engines, 0)
         self._fleet = Fleet(limits, count=engines, names=names, now_s=now_s, ramp=ramp, model_of=model_of)
-        self._ledger = Ledger()
-        self._flights = Flights()
+        self._running = InFlight(self._fleet)
         self._queue: Queue = FairQueue(limits.order, alpha=limits.alpha, fair=limits.fair)
         self._queue_len = QueueLen(now_s)
-        self._calibration = Calibration()
-        self._pace = Pace()
+        self._prices = Prices(now_s)
         self._drain_rate = DrainRate()
         self._guards = Guards(limits)
         self._asked_delay = AskedDelay()
         self._settled = Settled()
         self._verdicts: dict[str, Verdict] = {}  # of queued works, until taken; a released id leaves it
         self._draining = False
-        self._now_s = self._watched_s = self._served_s = now_s
+        self._now_s = self._served_s = now_s
 
     def submit(self, work: Work, now_s: float) -> Decision:
         """Decide on a request that arrives; its id must not be waiting or running."""
         assert work.id not in self._queue, f"{work.id} is already waiting"
-        assert work.id not in self._ledger, f"{work.id} is already running"
+        assert work.id not in self._running, f"{work.id} is already running"
         now_s = self._advance(now_s)
         self._fleet.pace(work.tpot_target_s)
         load = self._load(work, self.price(work), arriving=True)
@@ -118,7 +113,7 @@ class Controller:
             return False
         book = self._fleet.books[0]
         share = self._fleet.width * book.share / 2.0
-        ledger = self._ledger
+        ledger = self._running.ledger
         return ledger.sequences < share * book.slots_each and ledger.kv_tokens < share * book.kv_tokens_each
 
     def preview(self, work: Work, now_s: float) -> Reject | None:
@@ -135,12 +130,9 @@ class Controller:
         if self._queue.withdraw(work_id):
             self._serve(now_s)
             return True
-        if not self._ledger.release(work_id):
+        if not self._running.end(work_id, now_s):
             return False
-        flight = self._flights.end(work_id, now_s)
-        assert flight is not None, f"{work_id} was booked without a flight"
-        flight.row = flight.book.release(work_id, now_s)
-        self._guards.watch(in_flight=len(self._flights), now_s=now_s)
+        self._guards.watch(in_flight=len(self._running), now_s=now_s)
         self._serve(now_s)
         return True
 
@@ -149,16 +141,14 @@ class Controller:
         now_s = self._advance(now_s)
         if not outcome.id or not self._settled.first_time((outcome.replica, outcome.id), now_s):
             return False
-        self._pace.learn(outcome)
-        flight = self._flights.settle(outcome.id)
+        self._prices.learn_pace(outcome)
+        flight = self._running.settle(outcome.id)
         self._fleet.judge(outcome, now_s, silent_s=_silent_s(flight, outcome, now_s))
         self._guards.learn(outcome, now_s)
         self._asked_delay.learn(outcome, now_s)
         if flight is not None:
             self._learn(flight, outcome, now_s)
-        orphan = self._ledger.settle(outcome.id)
-        if orphan:
-            self._fleet.forget_orphan(outcome.id, now_s)
+        if self._running.settle_orphan(outcome.id, now_s):
             self._serve(now_s)
         return True
 
@@ -167,7 +157,7 @@ class Controller:
         now_s = self._advance(now_s)
         if not self._fleet.sees_first_tokens:
             self._fleet.see_first_tokens()
-        flight = self._flights.running(work_id)
+        flight = self._running.running(work_id)
         if flight is not None:
             flight.book.first_token(work_id, now_s)
             self._serve(now_s)
@@ -213,7 +203,7 @@ class Controller:
         engines = max(len(names) or engines, 0)
         before, self._limits, self._gates = self._limits, limits, gates_of(limits)
         self._fleet.reconfigure(limits, names)
-        self._rebook(now_s)
+        self._running.rebook(now_s)
         self._guards.reconfigure(limits)
         if (before.order, before.alpha, before.fair) != (limits.order, limits.alpha, limits.fair):
             waiting = self._queue.clear()
@@ -239,7 +229,7 @@ class Controller:
     def snapshot(self, now_s: float) -> Snapshot:
         """The gauges; books are reckoned on to now."""
         self._fleet.advance(max(now_s, self._now_s))
-        fleet, ledger = self._fleet, self._ledger
+        fleet, ledger = self._fleet, self._running.ledger
         alive = fleet.width > 0
         return Snapshot(
             in_flight=len(ledger),
@@ -259,43 +249,30 @@ class Controller:
             prefill_left_s=min(book.prefill_left_s for book in fleet),
             step_s=fleet.reference.tpot_s(joining=0, prefill=True),
             step_gain=fleet.reference.model.gain,
-            tau_s=self._pace.tau_s,
+            tau_s=self._prices.tau_s,
             drain_rate=self._drain_rate.value,
             draining=self._draining,
         )
 
     def price(self, work: Work) -> Cost:
         """What `work` would ask of an engine, at its limits and its pace of now; changes nothing."""
-        log_mean, log_sigma = work.log_mean, work.log_sigma
-        if log_sigma > 0.0:  # else its length is known
-            log_mean, log_sigma = self._calibration.calibrate(log_mean, log_sigma)
-        engine = self._fleet.reference
-        return price(work, engine, log_mean=log_mean, log_sigma=log_sigma, tau_s=self._pace.tau_s)
+        return self._prices.of(work, self._fleet.reference)
 
     def dump_books(self, now_s: float) -> list[dict[str, object]]:
         """What runs, as plain records for a state file: `id`, `sequences`, `kv_tokens`, `expires_in_s`."""
-        return books.dump(self._ledger.items(), now_s)
+        return self._running.dump(now_s)
 
     def restore_books(self, records: Iterable[Mapping[str, object]], now_s: float) -> int:
         """Book what an earlier process left running; the number of records that were of use."""
-        now_s = self._advance(now_s)
-        adopted = 0
-        for work_id, booking in books.read(records, now_s):
-            if self._ledger.adopt(work_id, booking):
-                self._fleet.adopt(work_id, booking, now_s)
-                adopted += 1
-        return adopted
+        return self._running.restore(records, self._advance(now_s))
 
     def dump_pace(self) -> dict[str, object]:
         """What was learned of the engines, for a state file."""
-        return {"tau_s": self._pace.tau_s, "calibration": self._calibration.dump(), "engines": self._fleet.dump()}
+        return {**self._prices.dump(), "engines": self._fleet.dump()}
 
     def restore_pace(self, record: Mapping[str, object]) -> None:
         """Take over what an earlier process learned; ValueError where it is damaged, an empty record says nothing."""
-        if "tau_s" in record:
-            self._pace.restore(record["tau_s"])
-        if "calibration" in record:
-            self._calibration.restore(as_record(record["calibration"]))
+        self._prices.restore(record)
         if "engines" in record:
             self._fleet.restore(as_record(record["engines"]))
 
@@ -311,7 +288,7 @@ class Controller:
         return Load(
             cost=cost,
             engines=self._fleet.up(),
-            in_flight=len(self._ledger) + self._ledger.orphans,
+            in_flight=len(self._running),
             queue_len=len(queue),
             queue_len_max=queue_len_max,
             queued_s=queue.cost_s,
@@ -333,7 +310,7 @@ class Controller:
 
     def _due_s(self) -> float | None:
         """The next moment at which time alone changes something, prompts apart."""
-        moments = [self._ledger.next_expiry_s()]
+        moments = [self._running.ledger.next_expiry_s()]
         if len(self._queue):
             moments += (
                 self._queue.next_expiry_s(),
@@ -348,12 +325,10 @@ class Controller:
         now_s = max(now_s, self._now_s)
         self._now_s = now_s
         self._fleet.advance(now_s)
-        if now_s >= self._watched_s + _WATCH_S:
-            self._watched_s = now_s
-            self._calibration.watch(*self._fleet.estimates())
+        if self._prices.watch_is_due(now_s):
+            self._prices.watch(self._fleet.estimates(), now_s)
         if due_s is not None and now_s >= due_s:
-            for work_id in self._ledger.expire(now_s):
-                self._fleet.forget_orphan(work_id, now_s)
+            self._running.expire(now_s)
             self._drain_rate.roll(engines=self._fleet.width, now_s=now_s)
             for waiting in self._queue.expire(now_s):
                 self._conclude(waiting, now_s)
@@ -373,15 +348,6 @@ class Controller:
         ):
             pass
         self._drain_rate.watch(waiting=len(self._queue) > 0, now_s=now_s)
-
-    def _rebook(self, now_s: float) -> None:
-        """Take what runs in books that are gone into those that there are."""
-        for work_id, booking in self._ledger.items():
-            flight = self._flights.running(work_id)
-            if flight is None:
-                self._fleet.adopt(work_id, booking, now_s)
-            elif not self._fleet.keeps(flight.book):
-                flight.book = self._fleet.take_in(work_id, booking, now_s)
 
     def _make_room(self, work: Work, load: Load, now_s: float) -> None:
         """Refuse the one in the full queue that `work` has a better claim than."""
@@ -415,21 +381,10 @@ class Controller:
         assert isinstance(verdict, Reject), f"{waiting.work.id} left the queue without a refusal"
 
     def _book(self, work: Work, admit: Admit, cost: Cost, now_s: float) -> None:
-        book = self._fleet.named(admit.engine)
-        ends_in_s = min(work.client_timeout_s, 2.0 * (book.ttft_s(cost.prompt_tokens) + cost.answer_s) + 5.0)
-        booking = Booking(
-            sequences=cost.sequences,
-            kv_tokens=cost.kv_tokens,
-            over=admit.reason.rule is Rule.NOT_REFUSABLE,
-            ends_at_s=now_s + ends_in_s,
-        )
-        if self._ledger.book(work.id, booking):
-            self._fleet.forget_orphan(work.id, now_s)
-        book.admit(work.id, cost, now_s)
-        self._flights.start(Flight(work, cost, book))
+        self._running.begin(work, admit, cost, now_s)
         self._queue.charge(work, cost.bottleneck_s, now_s)
         self._queue_len.admitted(now_s)
-        self._guards.watch(in_flight=len(self._flights), now_s=now_s)
+        self._guards.watch(in_flight=len(self._running), now_s=now_s)
         self._drain_rate.admitted(cost.bottleneck_s)
 
     def _learn(self, flight: Flight, outcome: Outcome, now_s: float) -> None:
@@ -437,12 +392,8 @@ class Controller:
         tokens, work = outcome.completion_tokens, flight.work
         if outcome.ending is not Ending.COMPLETE or not tokens:
             return
-        cap = work.completion_tokens_max
-        self._calibration.learn(work.log_mean, work.log_sigma, tokens, cut=cap is not None and tokens >= cap)
-        prompt_tokens = work.prompt_tokens if outcome.prompt_tokens is None else outcome.prompt_tokens
-        true_s = self.price(
-            finished(prompt_tokens=prompt_tokens, completion_tokens=tokens, sequences=work.sequences)
-        ).bottleneck_s
+        self._prices.learn_length(work, tokens)
+        true_s = self._prices.true(work, outcome, tokens, self._fleet.reference).bottleneck_s
         self._queue.correct(work.tenant, work.weight, true_s - flight.cost.bottleneck_s)
         if flight.book.name and outcome.engine and outcome.engine != flight.book.name:
             return  # Envoy sent it to another engine: its times say nothing about this one
