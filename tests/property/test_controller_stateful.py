@@ -146,6 +146,21 @@ class ControllerMachine(RuleBasedStateMachine):
             self.answer(work, decision)
         self.admitted_within_limits()
 
+    @rule(facts=WORK, step_s=STEPS_S)
+    def submit_before_the_look_that_is_due(self, facts: dict[str, Any], step_s: float) -> None:
+        """What time has brought comes out of this call, too."""
+        before = self.state()
+        self.now_s += step_s
+        work = Work(id=f"w{self.submitted}", **facts)
+        self.submitted += 1
+        decision = self.controller.submit(work, self.now_s)
+        self.forget_orphans()
+        self.take()
+        if isinstance(decision, Enqueue):
+            self.enqueued(work, decision, before)
+        else:
+            self.answer(work, decision)
+
     def enqueued(self, work: Work, decision: Enqueue, before: Snapshot) -> None:
         assert work.refusable
         assert not self.draining
@@ -487,3 +502,15 @@ def _whole(value: object) -> int:
 
 TestController = ControllerMachine.TestCase
 TestController.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+def test_the_time_after_the_last_one_has_expired_is_no_waiting() -> None:
+    """Whatever call finds that nobody waits any more: an idle minute counts as no minute of waiting."""
+    controller = Controller(Limits(slots=1, mode=Mode.BACKPRESSURE_FIRST), now_s=0.0, ramp=False)
+    for work_id, hold_s, now_s in [("runs", 9.0, 0.0), ("expires", 0.5, 0.0)]:
+        controller.submit(Work(id=work_id, hold_s_max=hold_s), now_s)
+    assert controller.preview(Work(id="asks", hold_s_max=0.0), 0.5) is not None
+    assert [verdict.id for verdict in controller.take_verdicts()] == ["expires"]
+    controller.submit(Work(id="waits", hold_s_max=9.0), 60.0)
+    controller.tick(60.1)
+    assert controller.snapshot(60.1).drain_rate == 1.0

@@ -332,6 +332,7 @@ class Controller:
             self._drain_rate.roll(engines=self._fleet.width, now_s=now_s)
             for waiting in self._queue.expire(now_s):
                 self._conclude(waiting, now_s)
+            self._drain_rate.watch(waiting=len(self._queue) > 0, now_s=now_s)
         if len(self._queue) and now_s >= self._served_s + _SERVE_EVERY_S:
             self._serve(now_s)
         return now_s

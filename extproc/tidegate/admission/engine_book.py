@@ -23,6 +23,7 @@ from tidegate.admission.step_model import StepModel, Window
 
 _SAVED_S, _SAVE_EVERY_S = 0.25, 0.01
 _KV_SHORT_S = 1.0
+_CLOCKS_APART_S = 1.0
 _FULL_STEP = 1.5  # tokens a running sequence, from which on a step is taken to be full of prompts
 _STALL_S, _STALL_STEPS, _STALL_WINDOWS_MIN = 0.45, 5.0, 20.0
 
@@ -237,6 +238,10 @@ class EngineBook:
         """Take in the truth about a request that ended: completion tokens of all its sequences, and its times."""
         self.advance(now_s)
         engine = self._engine
+        if not 0.0 <= e2e_s <= now_s - row.admitted_s + _CLOCKS_APART_S:
+            return  # no time that can have passed
+        if ttft_s is not None and not 0.0 <= ttft_s <= e2e_s:
+            ttft_s = None
         first_s, last_s = row.first_s, row.admitted_s + e2e_s
         if ttft_s is not None:
             first_s = row.admitted_s + ttft_s

@@ -45,7 +45,7 @@ class Healths:
         self._engines: OrderedDict[str, _Engine] = OrderedDict()
 
     def judge(self, outcome: Outcome, now_s: float, *, silent_s: float) -> bool:
-        """Take in what an outcome says; False where it says nothing.
+        """Take in what an outcome says; False where it changes no share.
 
         `silent_s`: how long a client that left had waited for a first byte.
         """
@@ -57,6 +57,7 @@ class Healths:
             return outcome.steered_wrong
         engine = self._seen(address, now_s)
         health = engine.health
+        before = health.share(now_s)
         match outcome.ending:
             case Ending.COMPLETE | Ending.BAD_REQUEST:
                 engine.refusals = 0
@@ -71,8 +72,8 @@ class Healths:
             case Ending.CLIENT_CANCELLED if silent_s >= _SILENT_S:
                 health.failed(now_s, connect=False)
             case _:
-                return outcome.steered_wrong
-        return True
+                pass
+        return outcome.steered_wrong or health.share(now_s) != before
 
     def share(self, address: str, now_s: float) -> float:
         """Share of its limits that an engine may use, 0 while it is down."""

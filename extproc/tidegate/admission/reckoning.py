@@ -30,8 +30,9 @@ from tidegate.admission.running_table import RunningTable
 from tidegate.admission.step_model import StepModel
 
 _HEAD_SHARE_UNSEEN = 0.95
+_SEGMENT_STEPS = 4.0
 _SPAN_S_MIN = 1e-3  # of a busy moment's many looks one is enough
-_SEGMENTS_MAX = 128  # prompts that may end within one look; the rest of the time is then lumped together
+_SEGMENTS_MAX = 256  # of one look; what is left of the time then passes unreckoned
 _REFRESH_S, _REFRESH_PEAK_S = 0.25, 0.02
 _TRIM_MIN, _TRIM_MAX = 0.25, 4.0
 _TRIM_GAIN, _DEBT_GAIN = 0.02, 0.5
@@ -311,7 +312,7 @@ class Reckoning:
         self._trim = min(max(self._trim * factor, _TRIM_MIN), _TRIM_MAX)
 
     def _reckon(self, span_s: float) -> float:
-        """Reckon on by `span_s` or to the end of the first prompt, whichever is sooner; how long that was."""
+        """Reckon on by `span_s`, a few steps, or to the end of the first prompt: the soonest. How long that was."""
         line, table, width = self.line, self.table, self.width
         decoding, kv_tokens, left_tokens = self.decoding, self.decoding_kv_tokens, line.left_tokens
         took_s, ended = span_s, False
@@ -322,6 +323,7 @@ class Reckoning:
             step_s = self.model.step_s(decoding, chunk_tokens, kv_tokens, chunk_tokens * context_tokens)
             full_s = self.model.step_s(decoding, budget_tokens, kv_tokens, budget_tokens * context_tokens)
             rate = self._trim * width * budget_tokens / full_s
+            took_s = span_s = min(span_s, _SEGMENT_STEPS * full_s)  # then there is more context to attend over
             head_tokens = line.head_tokens
             share = _HEAD_SHARE_UNSEEN if self.sees_first_tokens else 1.0
             to_end_s = (line.debt_tokens + max(share * head_tokens - line.done_tokens, 0.0)) / rate
