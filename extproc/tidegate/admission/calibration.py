@@ -35,6 +35,7 @@ _PER_LOG = 2.0 / log(2.0)  # half octaves
 _MEMORY = 200.0
 _LEVEL_PRIOR, _PRIOR = 2.0, 8.0
 _NEIGHBOURS = ((1, 0.5), (2, 0.25))
+_REACHES = 2
 _RESIDUAL_MAX = 4.0
 _REACH, _REACH_SIGMA_MIN = 3.0, 0.5  # one answer further off than so many sigmas says no more than that
 _DEVIATION_MAX = 4.0  # in units of the estimate's own spread
@@ -79,7 +80,7 @@ class Calibration:
         answers: complete answers learned since the start.
     """
 
-    __slots__ = ("_level", "_outliving", "_shift_by_bucket", "_spread", "_spread_by_bucket", "answers")
+    __slots__ = ("_level", "_outliving", "_shift_by_bucket", "_shifts", "_spread", "_spread_by_bucket", "answers")
 
     def __init__(self) -> None:
         self.answers = 0.0
@@ -88,6 +89,7 @@ class Calibration:
         self._shift_by_bucket = [_Mean() for _ in range(BUCKETS)]
         self._spread_by_bucket = [_Mean() for _ in range(BUCKETS)]
         self._outliving = 0.0  # sum of s / R(z) over the answers that run
+        self._shifts: list[float | None] = [None] * BUCKETS  # as last worked out; None where answers have come since
 
     @property
     def level(self) -> float:
@@ -156,16 +158,26 @@ class Calibration:
         self.answers, self._outliving = answers, 0.0
         self._level, self._spread = restored[:2]
         self._shift_by_bucket, self._spread_by_bucket = restored[2 : 2 + BUCKETS], restored[2 + BUCKETS :]
+        self._shifts = [None] * BUCKETS
 
     def _shift(self, bucket: int) -> float:
         """What to add to the level in this bucket."""
+        known = self._shifts[bucket]
+        if known is not None:
+            return known
         around = _Mean()
         for distance, share in _NEIGHBOURS:
             for place in (bucket - distance, bucket + distance):
                 if 0 <= place < BUCKETS:
                     around.sum += share * self._shift_by_bucket[place].sum
                     around.weight += share * self._shift_by_bucket[place].weight
-        return self._shift_by_bucket[bucket].towards(around.towards(0.0, _PRIOR), _PRIOR)
+        shift = self._shifts[bucket] = self._shift_by_bucket[bucket].towards(around.towards(0.0, _PRIOR), _PRIOR)
+        return shift
+
+    def _forget_shifts(self, bucket: int) -> None:
+        """An answer came in this bucket: it and its neighbours are to be worked out anew."""
+        for place in range(max(bucket - _REACHES, 0), min(bucket + _REACHES + 1, BUCKETS)):
+            self._shifts[place] = None
 
     def _variance(self, bucket: int) -> float:
         """Of the residuals of this bucket, in units of what their estimates said."""
@@ -176,6 +188,7 @@ class Calibration:
         self.answers = min(self.answers + 1.0, _ANSWERS_MAX)
         self._level.add(residual)
         self._shift_by_bucket[bucket].add(residual - self._level.towards(0.0, _LEVEL_PRIOR))
+        self._forget_shifts(bucket)
         after = residual - self.level - self._shift(bucket)
         # The product of the two, as in Welford's algorithm: neither what is learned nor the learning counts as spread.
         variance = min(max(before * after, 0.0) / sigma**2, _DEVIATION_MAX**2)
@@ -187,6 +200,7 @@ class Calibration:
         outlived = sigma * exp(-float(log_mills(np.array([min(z, _Z_MAX)]))[0]))
         self._level.add_censored(outlived)
         self._shift_by_bucket[bucket].add_censored(outlived)
+        self._forget_shifts(bucket)
 
 
 def _bounded(log_mean: float, log_sigma: float) -> tuple[float, float]:

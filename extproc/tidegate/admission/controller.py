@@ -393,7 +393,7 @@ class Controller:
         tokens, work = outcome.completion_tokens, flight.work
         if outcome.ending is not Ending.COMPLETE or not tokens:
             return
-        self._prices.learn_length(work, tokens)
+        self._prices.learn_length(work, tokens, now_s)
         true_s = self._prices.true(work, outcome, tokens, self._fleet.reference).bottleneck_s
         self._queue.correct(work.tenant, work.weight, true_s - flight.cost.bottleneck_s)
         if flight.book.name and outcome.engine and outcome.engine != flight.book.name:

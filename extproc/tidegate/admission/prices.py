@@ -17,17 +17,19 @@ from tidegate.admission.records import as_record
 from tidegate.admission.work import Work
 
 _WATCH_S = 1.0
+_LESSONS_PER_S = 100.0
 
 
 class Prices:
     """The prices of one pool."""
 
-    __slots__ = ("_calibration", "_pace", "_watched_s")
+    __slots__ = ("_calibration", "_learned_s", "_lessons", "_pace", "_watched_s")
 
     def __init__(self, now_s: float) -> None:
         self._calibration = Calibration()
         self._pace = Pace()
-        self._watched_s = now_s
+        self._watched_s = self._learned_s = now_s
+        self._lessons = _LESSONS_PER_S
 
     @property
     def tau_s(self) -> float:
@@ -51,8 +53,16 @@ class Prices:
         """Take in the pace of an answer of any replica."""
         self._pace.learn(outcome)
 
-    def learn_length(self, work: Work, tokens: int) -> None:
-        """Take in the length of a complete answer; one that reached its cap would have gone on."""
+    def learn_length(self, work: Work, tokens: int, now_s: float) -> None:
+        """Take in the length of a complete answer; one that reached its cap would have gone on.
+
+        At most a hundred a second: the calibration remembers two hundred, and more would only cost verdicts time.
+        """
+        lessons = min(self._lessons + (now_s - self._learned_s) * _LESSONS_PER_S, _LESSONS_PER_S)
+        self._learned_s = now_s
+        self._lessons = lessons if lessons < 1.0 else lessons - 1.0
+        if lessons < 1.0:
+            return
         cap = work.completion_tokens_max
         self._calibration.learn(work.log_mean, work.log_sigma, tokens, cut=cap is not None and tokens >= cap)
 
