@@ -7,6 +7,7 @@ access-log entry, before or after. Settling happens at most once an id.
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 
+from tidegate.admission.allowance import Allowance
 from tidegate.admission.cost import finished
 from tidegate.admission.dollars import NANO
 from tidegate.admission.outcome import Charge, Ending, Outcome
@@ -21,23 +22,6 @@ from tidegate_estimator.usage import AnswerKind
 LEARNED_PER_S_MAX = 200.0
 """Answers a second that teach the estimator. More would teach it little that these do not, and cost verdicts time:
 learning takes as long as a decision does."""
-
-
-class _Allowance:
-    """So many a second, and as many at once."""
-
-    def __init__(self, per_s: float, now_s: float) -> None:
-        self._per_s = self._left = per_s
-        self._now_s = now_s
-
-    def take(self, now_s: float) -> bool:
-        """One, if there is one left."""
-        self._left = min(self._left + (now_s - self._now_s) * self._per_s, self._per_s)
-        self._now_s = now_s
-        if self._left < 1.0:
-            return False
-        self._left -= 1.0
-        return True
 
 
 class Settlement:
@@ -57,7 +41,7 @@ class Settlement:
         self._tally = tally
         self._seal = seal
         self._clock = clock
-        self._lessons = _Allowance(LEARNED_PER_S_MAX, clock.now_s())
+        self._lessons = Allowance(LEARNED_PER_S_MAX, clock.now_s())
         self._write_receipt = write_receipt
 
     def take(self, outcomes: Iterable[Outcome]) -> None:

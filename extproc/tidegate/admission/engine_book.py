@@ -133,7 +133,7 @@ class EngineBook:
         """From being sent to it to the first token of such a prompt."""
         decoding, kv_tokens = self._engine.decoding, self._engine.decoding_kv_tokens
         ahead_tokens = self._engine.line.left_tokens / self.width
-        budget_tokens = max(self._limits.batched_tokens - decoding, 1.0)
+        budget_tokens = self._engine.chunk_tokens_max
         todo_tokens = ahead_tokens + prompt_tokens
         step_s = self.model.step_s(decoding, min(budget_tokens, todo_tokens), kv_tokens)
         attention = prompt_tokens * prompt_tokens / 2.0 + ahead_tokens * self._engine.line.head_tokens / 2.0
@@ -288,7 +288,7 @@ class EngineBook:
         bare_s = self.tpot_s(joining=1, prefill=False)
         if full_s <= bare_s:  # as many decode as a step has tokens: no prompt gets a part of it
             return 0.0
-        token_s = (full_s - bare_s) / max(self._limits.batched_tokens - self._engine.decoding, 1.0)
+        token_s = (full_s - bare_s) / self._engine.chunk_tokens_max
         return self.width * (1.0 - bare_s / aim_s) / token_s
 
     def _save_up(self, span_s: float) -> None:

@@ -59,11 +59,6 @@ class Fleet:
         return self._alive
 
     @property
-    def ramp_share(self) -> float:
-        """Share of the limits that the start-up ramp allows now."""
-        return self._ramp.share(self._now_s)
-
-    @property
     def share(self) -> float:
         """Share of all limits that is in force now."""
         return sum(book.share for book in self.books) / len(self.books)

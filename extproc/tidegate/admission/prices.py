@@ -8,6 +8,7 @@ The engine's part of a price (its step time, its capacity) is its book's.
 
 from collections.abc import Mapping
 
+from tidegate.admission.allowance import Allowance
 from tidegate.admission.arrays import Floats
 from tidegate.admission.calibration import Calibration
 from tidegate.admission.cost import Cost, Pricing, finished, price
@@ -23,13 +24,13 @@ _LESSONS_PER_S = 100.0
 class Prices:
     """The prices of one pool."""
 
-    __slots__ = ("_calibration", "_learned_s", "_lessons", "_pace", "_watched_s")
+    __slots__ = ("_calibration", "_lessons", "_pace", "_watched_s")
 
     def __init__(self, now_s: float) -> None:
         self._calibration = Calibration()
         self._pace = Pace()
-        self._watched_s = self._learned_s = now_s
-        self._lessons = _LESSONS_PER_S
+        self._watched_s = now_s
+        self._lessons = Allowance(_LESSONS_PER_S, now_s)
 
     @property
     def tau_s(self) -> float:
@@ -58,10 +59,7 @@ class Prices:
 
         At most a hundred a second: the calibration remembers two hundred, and more would only cost verdicts time.
         """
-        lessons = min(self._lessons + (now_s - self._learned_s) * _LESSONS_PER_S, _LESSONS_PER_S)
-        self._learned_s = now_s
-        self._lessons = lessons if lessons < 1.0 else lessons - 1.0
-        if lessons < 1.0:
+        if not self._lessons.take(now_s):
             return
         cap = work.completion_tokens_max
         self._calibration.learn(work.log_mean, work.log_sigma, tokens, cut=cap is not None and tokens >= cap)

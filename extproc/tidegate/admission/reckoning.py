@@ -121,6 +121,11 @@ class Reckoning:
         return (self.table.decoding_held_tokens + self._grown_tokens) / self.width
 
     @property
+    def chunk_tokens_max(self) -> float:
+        """Prompt tokens that a step has room for beside those that decode, at least 1."""
+        return max(self.batched_tokens - self.decoding, 1.0)
+
+    @property
     def prefill_tokens_per_s(self) -> float:
         """Prompt tokens a second that all the width does at full chunks."""
         rate = self.model.prefill_tokens_per_s(self.decoding, self.decoding_kv_tokens, self.batched_tokens)
@@ -275,13 +280,10 @@ class Reckoning:
         total, before = reading.steps_total, self._counted
         if total is None or not isfinite(total):
             return
-        self._counted = _Count(total, self._steps, self.now_s)
-        if (
-            before is None
-            or not 0.0 <= total - before.total <= _STEPS_PER_S_MAX * (self.now_s - before.at_s) * self.width
-        ):
-            return
-        self._steps = before.steps + (total - before.total) / self.width
+        if before is not None:
+            made = total - before.total
+            if 0.0 <= made <= _STEPS_PER_S_MAX * (self.now_s - before.at_s) * self.width:
+                self._steps = before.steps + made / self.width
         self._counted = _Count(total, self._steps, self.now_s)
 
     def _correct_line(self, reading: EngineReading) -> None:
@@ -317,7 +319,7 @@ class Reckoning:
         decoding, kv_tokens, left_tokens = self.decoding, self.decoding_kv_tokens, line.left_tokens
         took_s, ended = span_s, False
         if left_tokens > 0.0:
-            budget_tokens = max(self.batched_tokens - decoding, 1.0)
+            budget_tokens = self.chunk_tokens_max
             chunk_tokens = min(budget_tokens, max(left_tokens / width, 1.0))
             context_tokens = line.done_tokens + chunk_tokens / 2.0
             step_s = self.model.step_s(decoding, chunk_tokens, kv_tokens, chunk_tokens * context_tokens)

@@ -137,8 +137,9 @@ def _wait_too_long(work: Work, load: Load, limits: Limits, engine: EngineLoad, h
     if not limits.early_reject:
         return None
     patience, wait_s = patience_s(work, limits), load.queue_wait_s
-    if wait_s + engine.ttft_s(load.cost.prompt_tokens) > patience:
-        return Reason(Rule.WAIT_TOO_LONG, wait_s + engine.ttft_s(load.cost.prompt_tokens), patience, "s")
+    first_token_s = wait_s + engine.ttft_s(load.cost.prompt_tokens)
+    if first_token_s > patience:
+        return Reason(Rule.WAIT_TOO_LONG, first_token_s, patience, "s")
     longest_s = PATIENCE_HOLDS * hold_s_max(work, limits.mode)
     return Reason(Rule.WAIT_TOO_LONG, wait_s, longest_s, "s") if wait_s > longest_s else None
 

@@ -1,7 +1,8 @@
 """Every `tidegate-*` key there is, one entry a key."""
 
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 from tidegate.admission.limits import GATES_DEFAULT, GateName, Mode
 from tidegate.admission.queues.orders import Order
@@ -24,6 +25,8 @@ from tidegate.policy.values import (
     seconds_of,
     whole_of,
 )
+
+T = TypeVar("T")
 
 PREFIX = "tidegate-"
 CLASS_PREFIX = "tidegate-class-"
@@ -72,6 +75,28 @@ def _usd(name: str, meaning: str) -> Key[int]:
     )
 
 
+def _switch(name: str, scope: Scope, default: str, meaning: str) -> Key[bool]:
+    return Key(
+        name=name,
+        scope=scope,
+        default=default,
+        expected="`on` or `off`",
+        meaning=meaning,
+        read=one_of({"on": True, "off": False}),
+    )
+
+
+def _word(name: str, words: Mapping[str, T], default: str, meaning: str) -> Key[T]:
+    return Key(
+        name=name,
+        scope=Scope.POOL,
+        default=default,
+        expected=f"one of {', '.join(words)}",
+        meaning=meaning,
+        read=one_of(dict(words)),
+    )
+
+
 POOL = Key(
     name="tidegate-pool",
     scope=Scope.REQUEST,
@@ -88,21 +113,17 @@ ENGINES = Key(
     meaning="Serving addresses of the engines, as Envoy sees them, and where their metrics pages are.",
     read=engines,
 )
-ENGINE = Key(
-    name="tidegate-engine",
-    scope=Scope.POOL,
-    default="none",
-    expected=f"one of {', '.join(ENGINE_KINDS)}",
-    meaning="Kind of the engines, which says how to read their metrics pages.",
-    read=one_of({kind: kind for kind in ENGINE_KINDS}),
+ENGINE = _word(
+    "tidegate-engine",
+    {kind: kind for kind in ENGINE_KINDS},
+    "none",
+    "Kind of the engines, which says how to read their metrics pages.",
 )
-STEER = Key(
-    name="tidegate-steer",
-    scope=Scope.POOL,
-    default="off",
-    expected="`on` or `off`",
-    meaning="Tidegate chooses each request's engine among `tidegate-engines`, all IP addresses. Off, Envoy chooses.",
-    read=one_of({"on": True, "off": False}),
+STEER = _switch(
+    "tidegate-steer",
+    Scope.POOL,
+    "off",
+    "Tidegate chooses each request's engine among `tidegate-engines`, all IP addresses. Off, Envoy chooses.",
 )
 SLOTS_MAX = _whole(
     "tidegate-slots-max",
@@ -136,21 +157,17 @@ QUEUE_LEN_MAX = _whole(
     "5 s of admissions, from 50 to 1000",
     "Requests that may wait, for each engine; 0 never holds a request.",
 )
-MODE = Key(
-    name="tidegate-mode",
-    scope=Scope.POOL,
-    default="hybrid",
-    expected=f"one of {', '.join(Mode)}",
-    meaning="How long a request may wait: its TTFT budget, 300 ms, or 0.7 of the client's timeout.",
-    read=one_of({mode.value: mode for mode in Mode}),
+MODE = _word(
+    "tidegate-mode",
+    {mode.value: mode for mode in Mode},
+    "hybrid",
+    "How long a request may wait: its TTFT budget, 300 ms, or 0.7 of the client's timeout.",
 )
-QUEUE_ORDER = Key(
-    name="tidegate-queue-order",
-    scope=Scope.POOL,
-    default=Order.COST_DEADLINE.value,
-    expected=f"one of {', '.join(Order)}",
-    meaning="Who of one tenant's requests goes next: by deadline plus weighted cost, or by one of them, or by arrival.",
-    read=one_of({order.value: order for order in Order}),
+QUEUE_ORDER = _word(
+    "tidegate-queue-order",
+    {order.value: order for order in Order},
+    Order.COST_DEADLINE.value,
+    "Who of one tenant's requests goes next: by deadline plus weighted cost, or by one of them, or by arrival.",
 )
 QUEUE_ALPHA = Key(
     name="tidegate-queue-alpha",
@@ -163,13 +180,11 @@ QUEUE_ALPHA = Key(
     ),
     read=decimal_of(0, 1000),
 )
-QUEUE_FAIR = Key(
-    name="tidegate-queue-fair",
-    scope=Scope.POOL,
-    default="on",
-    expected="`on` or `off`",
-    meaning="Tenants share what the engines do by their weights; off, all wait in one line.",
-    read=one_of({"on": True, "off": False}),
+QUEUE_FAIR = _switch(
+    "tidegate-queue-fair",
+    Scope.POOL,
+    "on",
+    "Tenants share what the engines do by their weights; off, all wait in one line.",
 )
 GATES = Key(
     name="tidegate-gates",
@@ -202,21 +217,17 @@ MEMORY_FLOOR_MIB = _whole(
     "none",
     "Free GPU memory below which the gate `memory-floor` is shut.",
 )
-ESTIMATOR = Key(
-    name="tidegate-estimator",
-    scope=Scope.POOL,
-    default="ngram",
-    expected=f"one of {', '.join(ESTIMATOR_KINDS)}",
-    meaning="How an answer's length is predicted: from its prompt's words, or as a tenant's running quantiles.",
-    read=one_of({kind: kind for kind in ESTIMATOR_KINDS}),
+ESTIMATOR = _word(
+    "tidegate-estimator",
+    {kind: kind for kind in ESTIMATOR_KINDS},
+    "ngram",
+    "How an answer's length is predicted: from its prompt's words, or as a tenant's running quantiles.",
 )
-SHADOW = Key(
-    name="tidegate-shadow",
-    scope=Scope.REQUEST,
-    default="off",
-    expected="`on` or `off`",
-    meaning="Decide and report, but admit everything at once.",
-    read=one_of({"on": True, "off": False}),
+SHADOW = _switch(
+    "tidegate-shadow",
+    Scope.REQUEST,
+    "off",
+    "Decide and report, but admit everything at once.",
 )
 TTFT_BUDGET_MS = _ms(
     "tidegate-ttft-budget-ms", (1, TTFT_BUDGET_MS_MAX), "2000", "Time to first token that a caller accepts."
@@ -293,16 +304,12 @@ CLASS_TERMS = Key(
     meaning="Terms of one class, at most 16 of them: TTFT budget, and the share of its tenants beside others'.",
     read=class_terms,
 )
-ASK_USAGE = Key(
-    name="tidegate-ask-usage",
-    scope=Scope.REQUEST,
-    default="off",
-    expected="`on` or `off`",
-    meaning=(
-        "Ask for the usage of OpenAI streams whose caller does not say (`stream_options`): its tokens are then known, "
-        "and the client sees one more chunk, with `choices: []`."
-    ),
-    read=one_of({"on": True, "off": False}),
+ASK_USAGE = _switch(
+    "tidegate-ask-usage",
+    Scope.REQUEST,
+    "off",
+    "Ask for the usage of OpenAI streams whose caller does not say (`stream_options`): its tokens are then known, "
+    "and the client sees one more chunk, with `choices: []`.",
 )
 REASON = Key(
     name="tidegate-reason",

@@ -5,20 +5,17 @@ possible, because a request is not a unit of anything; it is right where somethi
 requests, such as a licence.
 """
 
-from tidegate.admission.decision import Reason, Rule
+from tidegate.admission.decision import Rule
+from tidegate.admission.gates.in_flight import InFlightGate
 from tidegate.admission.limits import Limits
-from tidegate.admission.load import EngineLoad, Load
-from tidegate.admission.work import Work
+from tidegate.admission.load import Load
 
 
-class ConcurrencyGate:
+class ConcurrencyGate(InFlightGate):
     """Refuses while as many run as may."""
 
     __slots__ = ()
-    always = True  # a count of the whole pool: an empty engine of it has no right of its own
+    rule = Rule.CONCURRENCY
 
-    def refusal(self, work: Work, load: Load, engine: EngineLoad, limits: Limits) -> Reason | None:
-        most = limits.concurrency
-        if most is None or load.in_flight < most:
-            return None
-        return Reason(Rule.CONCURRENCY, load.in_flight + 1, most, "requests")
+    def most(self, load: Load, limits: Limits) -> float | None:
+        return limits.concurrency

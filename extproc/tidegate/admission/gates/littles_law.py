@@ -5,20 +5,17 @@ at the rate they have been ending. As the only limit it reaches 0.35 of what is 
 it follows the engines. Keep it as a clamp against absurd numbers.
 """
 
-from tidegate.admission.decision import Reason, Rule
+from tidegate.admission.decision import Rule
+from tidegate.admission.gates.in_flight import InFlightGate
 from tidegate.admission.limits import Limits
-from tidegate.admission.load import EngineLoad, Load
-from tidegate.admission.work import Work
+from tidegate.admission.load import Load
 
 
-class LittlesLawGate:
+class LittlesLawGate(InFlightGate):
     """Refuses while more are in flight than complete in time."""
 
     __slots__ = ()
-    always = True  # a count of the whole pool: an empty engine of it has no right of its own
+    rule = Rule.LITTLES_LAW
 
-    def refusal(self, work: Work, load: Load, engine: EngineLoad, limits: Limits) -> Reason | None:
-        most = load.signals.littles_law
-        if most is None or load.in_flight + 1 <= most:
-            return None
-        return Reason(Rule.LITTLES_LAW, load.in_flight + 1, most, "requests")
+    def most(self, load: Load, limits: Limits) -> float | None:
+        return load.signals.littles_law

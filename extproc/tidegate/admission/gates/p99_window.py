@@ -5,20 +5,17 @@ over the target, else grows. In the model it reaches 0.61 of what is possible, a
 oracle.
 """
 
-from tidegate.admission.decision import Reason, Rule
+from tidegate.admission.decision import Rule
+from tidegate.admission.gates.in_flight import InFlightGate
 from tidegate.admission.limits import Limits
-from tidegate.admission.load import EngineLoad, Load
-from tidegate.admission.work import Work
+from tidegate.admission.load import Load
 
 
-class P99WindowGate:
+class P99WindowGate(InFlightGate):
     """Refuses while the window is full."""
 
     __slots__ = ()
-    always = True  # a count of the whole pool: an empty engine of it has no right of its own
+    rule = Rule.P99_WINDOW
 
-    def refusal(self, work: Work, load: Load, engine: EngineLoad, limits: Limits) -> Reason | None:
-        most = load.signals.p99_window
-        if most is None or load.in_flight + 1 <= most:
-            return None
-        return Reason(Rule.P99_WINDOW, load.in_flight + 1, most, "requests")
+    def most(self, load: Load, limits: Limits) -> float | None:
+        return load.signals.p99_window
