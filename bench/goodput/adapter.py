@@ -17,7 +17,9 @@ from tidegate.admission.reading import EngineReading
 from tidegate.admission.step_model import StepModel, Window
 from tidegate.admission.work import Work
 
-Final: TypeAlias = tuple[str, str, str] | tuple[str, str, int, float | None]
+Admitted: TypeAlias = tuple[str, str, str]
+Rejected: TypeAlias = tuple[str, str, int, float | None]
+Final: TypeAlias = Admitted | Rejected
 """`(id, "admit", engine)` or `(id, "reject", status, retry_after_s)`."""
 
 StepSeconds: TypeAlias = Callable[[float, float, float, float], float]
@@ -58,10 +60,6 @@ class _KnownSteps(StepModel):
 
     def step_s(self, decoding: float, prefill_tokens: float, kv_tokens: float, attention: float = 0.0) -> float:
         return self._seconds(decoding, prefill_tokens, kv_tokens, attention)
-
-    def prefill_tokens_per_s(self, decoding: float, kv_tokens: float, batched_tokens: float) -> float:
-        budget_tokens = max(batched_tokens - decoding, 1.0)
-        return budget_tokens / self._seconds(decoding, budget_tokens, kv_tokens, 0.0)
 
     def learn(self, window: Window, seconds_max: float = 0.0) -> bool:
         return False

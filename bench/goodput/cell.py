@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench.goodput.contender import Contender, Scene, StepSeconds
+from bench.goodput.adapter import StepSeconds
+from bench.goodput.contender import Contender, Scene
 from bench.goodput.measure import Figures, figures_of
 from bench.goodput.simulation import Fault, Simulation
 from bench.goodput.workload import Workload, requests_of

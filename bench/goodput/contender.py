@@ -4,10 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bench.goodput.adapter import StepSeconds
 from bench.goodput.policy import Policy
-
-StepSeconds = Callable[[float, float, float, float], float]
-"""(decoding, prefill_tokens, kv_tokens, attention) -> seconds of a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,9 @@ that became final, of any request; the other calls return nothing, and `tick` fo
 
 from typing import Protocol, TypeAlias
 
-Admitted: TypeAlias = tuple[str, str, str]
-Rejected: TypeAlias = tuple[str, str, int, float | None]
-Verdict: TypeAlias = Admitted | Rejected
+from bench.goodput.adapter import Final
+
+Verdict: TypeAlias = Final
 
 
 class Policy(Protocol):

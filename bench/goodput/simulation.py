@@ -13,7 +13,8 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
-from bench.goodput.policy import Admitted, Policy, Rejected, Verdict
+from bench.goodput.adapter import Admitted, Rejected
+from bench.goodput.policy import Policy, Verdict
 from bench.goodput.request import Attempt, Request, State
 from tidegate.sim.engine_model import EngineModel
 from tidegate.sim.engine_records import StepEvent

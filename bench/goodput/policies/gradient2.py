@@ -12,7 +12,7 @@ Source: Netflix/concurrency-limits, Gradient2Limit and ExpAvgMeasurement (mean o
 from collections.abc import Mapping
 from typing import Any
 
-from bench.goodput.policies.baseline import Baseline
+from bench.goodput.policies.sampled_limit import SampledLimit
 
 LIMIT_MIN, LIMIT_MAX = 20.0, 1000.0
 TOLERANCE = 1.5
@@ -21,39 +21,27 @@ QUEUE_LEN = 4.0
 LONG_WINDOW, WARM_UP = 600, 10
 
 
-class Gradient2(Baseline):
+class Gradient2(SampledLimit):
     """Reject above the limit."""
 
-    status = 429
-
     def __init__(self, pool: Mapping[str, Any]) -> None:
-        super().__init__(pool)
-        self._limit = LIMIT_MIN
+        super().__init__(pool, LIMIT_MIN)
         self._long_s = 0.0
         self._samples = 0
-        self._at_start: dict[str, int] = {}
-
-    def allows(self, now_s: float) -> bool:
-        """Whether the limit leaves room."""
-        return self.in_flight < int(self._limit)
-
-    def began(self, now_s: float, request_id: str) -> None:
-        """A sample carries how many were in flight when it began."""
-        self._at_start[request_id] = self.in_flight
 
     def ended(self, now_s: float, request_id: str, *, ok: bool, ttft_s: float | None, e2e_s: float | None) -> None:
         """Update the limit."""
-        in_flight = self._at_start.pop(request_id)
+        in_flight = self.at_start.pop(request_id)
         if e2e_s is None or not ok:
             return
         long_s = self._averaged(e2e_s)
         if long_s / e2e_s > 2.0:
             self._long_s *= 0.95
-        if in_flight < self._limit / 2:
+        if in_flight < self.limit / 2:
             return
         gradient = min(max(TOLERANCE * long_s / e2e_s, 0.5), 1.0)
-        limit = (1.0 - SMOOTHING) * self._limit + SMOOTHING * (self._limit * gradient + QUEUE_LEN)
-        self._limit = min(max(limit, LIMIT_MIN), LIMIT_MAX)
+        limit = (1.0 - SMOOTHING) * self.limit + SMOOTHING * (self.limit * gradient + QUEUE_LEN)
+        self.limit = min(max(limit, LIMIT_MIN), LIMIT_MAX)
 
     def _averaged(self, rtt_s: float) -> float:
         if self._samples < WARM_UP:

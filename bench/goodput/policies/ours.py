@@ -7,6 +7,7 @@ clair          true lengths, true step times, first tokens and counts; deadline 
                early reject: the reference that ADMISSION.md calls clairvoyant
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from bench.goodput.adapter import Adapter, Options
@@ -19,21 +20,19 @@ READING_PERIOD_S = 1.0
 def ours(*, first_tokens: bool = False, readings: bool = True, **options: Any) -> Contender:
     """The controller with `Options(**options)`."""
     return Contender(
-        make=lambda scene: adapter(dict(scene.pool), **options),
+        make=lambda scene: adapter(scene.pool, **options),
         first_tokens=first_tokens,
         reading_period_s=READING_PERIOD_S if readings else None,
     )
 
 
-def adapter(pool: dict[str, Any], **options: Any) -> Policy:
+def adapter(pool: Mapping[str, Any], **options: Any) -> Policy:
     """The controller behind the interface that the simulation drives."""
     return Adapter(pool, options=Options(**options))
 
 
 def _clairvoyant(scene: Scene) -> Policy:
-    return adapter(
-        dict(scene.pool), alpha=30.0, queue_len=1000, early_reject=False, step_seconds=dict(scene.step_seconds)
-    )
+    return adapter(scene.pool, alpha=30.0, queue_len=1000, early_reject=False, step_seconds=scene.step_seconds)
 
 
 CONTENDERS: dict[str, Contender] = {

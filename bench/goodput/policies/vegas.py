@@ -14,46 +14,34 @@ from math import ceil, log10
 from random import Random
 from typing import Any
 
-from bench.goodput.policies.baseline import Baseline
+from bench.goodput.policies.sampled_limit import SampledLimit
 
 LIMIT_START, LIMIT_MAX = 20.0, 1000.0
 PROBE_EVERY = 30
 
 
-class Vegas(Baseline):
+class Vegas(SampledLimit):
     """Reject above the limit."""
 
-    status = 429
-
     def __init__(self, pool: Mapping[str, Any], seed: int) -> None:
-        super().__init__(pool)
+        super().__init__(pool, LIMIT_START)
         self._random = Random(seed)
-        self._limit = LIMIT_START
         self._shortest_s = 0.0
         self._since_probe = 0
         self._jitter = self._random.uniform(0.5, 1.0)
-        self._at_start: dict[str, int] = {}
-
-    def allows(self, now_s: float) -> bool:
-        """Whether the limit leaves room."""
-        return self.in_flight < int(self._limit)
-
-    def began(self, now_s: float, request_id: str) -> None:
-        """A sample carries how many were in flight when it began."""
-        self._at_start[request_id] = self.in_flight
 
     def ended(self, now_s: float, request_id: str, *, ok: bool, ttft_s: float | None, e2e_s: float | None) -> None:
         """Update the limit."""
-        in_flight = self._at_start.pop(request_id)
+        in_flight = self.at_start.pop(request_id)
         if e2e_s is None:
-            self._limit = max(1.0, self._limit - _log(self._limit))
+            self.limit = max(1.0, self.limit - _log(self.limit))
         elif ok and not self._measures(e2e_s):
-            self._limit = min(max(self._after(e2e_s, in_flight), 1.0), LIMIT_MAX)
+            self.limit = min(max(self._after(e2e_s, in_flight), 1.0), LIMIT_MAX)
 
     def _measures(self, rtt_s: float) -> bool:
         """Whether the sample only sets the shortest time."""
         self._since_probe += 1
-        if self._jitter * PROBE_EVERY * self._limit <= self._since_probe:
+        if self._jitter * PROBE_EVERY * self.limit <= self._since_probe:
             self._jitter, self._since_probe = self._random.uniform(0.5, 1.0), 0
         elif self._shortest_s and rtt_s >= self._shortest_s:
             return False
@@ -61,15 +49,15 @@ class Vegas(Baseline):
         return True
 
     def _after(self, rtt_s: float, in_flight: int) -> float:
-        if in_flight * 2 < self._limit:
-            return self._limit
-        queue_len = ceil(self._limit * (1.0 - self._shortest_s / rtt_s))
-        unit = _log(self._limit)
+        if in_flight * 2 < self.limit:
+            return self.limit
+        queue_len = ceil(self.limit * (1.0 - self._shortest_s / rtt_s))
+        unit = _log(self.limit)
         if queue_len <= unit:
-            return self._limit + 6 * unit
+            return self.limit + 6 * unit
         if queue_len < 3 * unit:
-            return self._limit + unit
-        return self._limit - unit if queue_len > 6 * unit else self._limit
+            return self.limit + unit
+        return self.limit - unit if queue_len > 6 * unit else self.limit
 
 
 def _log(limit: float) -> int:
