@@ -10,6 +10,11 @@ from tidegate.policy import PoolPolicy, RequestPolicy
 from tidegate.pools import Change, Pool, PoolEvent, Pools
 from tidegate.turnstile import Turnstile
 
+SLOTS_8 = ("tidegate-slots-max", "8")
+SLOTS_9 = ("tidegate-slots-max", "9")
+SHADOW = ("tidegate-shadow", "on")
+WRONG = ("tidegate-mode", "fast")
+
 
 def builder(clock: Clock, estimators: Estimators) -> Callable[[PoolPolicy, float], Pool]:
     """What makes a pool, at its full limits from the start."""

@@ -4,18 +4,26 @@ Nothing of the control law is here. What a simulator knows and a gateway does no
 end) does not come in; the engine is chosen by the controller.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from tidegate.admission.controller import Controller
-from tidegate.admission.decision import Admit, Enqueue, Reject, Verdict
-from tidegate.admission.limits import Limits, Mode
-from tidegate.admission.outcome import Ending, Outcome
-from tidegate.admission.queues.orders import Order
-from tidegate.admission.reading import EngineReading
-from tidegate.admission.step_model import StepModel, Window
-from tidegate.admission.work import Work
+_ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [
+    str(_ROOT / "estimator"),
+    str(_ROOT / "extproc"),
+]  # it is loaded by path, also where nothing is installed
+
+from tidegate.admission.controller import Controller  # noqa: E402
+from tidegate.admission.decision import Admit, Enqueue, Reject, Verdict  # noqa: E402
+from tidegate.admission.limits import Limits, Mode  # noqa: E402
+from tidegate.admission.outcome import Ending, Outcome  # noqa: E402
+from tidegate.admission.queues.orders import Order  # noqa: E402
+from tidegate.admission.reading import EngineReading  # noqa: E402
+from tidegate.admission.step_model import StepModel, Window  # noqa: E402
+from tidegate.admission.work import Work  # noqa: E402
 
 Admitted: TypeAlias = tuple[str, str, str]
 Rejected: TypeAlias = tuple[str, str, int, float | None]

@@ -4,17 +4,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.building import Site
+from tests.building import SHADOW, SLOTS_8, SLOTS_9, WRONG, Site
 from tidegate.admission.limits import Limits
 from tidegate.admission.work import Work
 from tidegate.policy import REPORTS_MAX, PoolPolicy, RequestPolicy
 from tidegate.pools import OVERFLOW, POOLS_MAX, Change, Pool
 from tidegate_estimator import GuardedEstimator, WindowEstimator
-
-SLOTS_8 = ("tidegate-slots-max", "8")
-SLOTS_9 = ("tidegate-slots-max", "9")
-SHADOW = ("tidegate-shadow", "on")
-WRONG = ("tidegate-mode", "fast")
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.building import Site
+from tests.building import SHADOW, SLOTS_8, SLOTS_9, WRONG, Site
 from tidegate.admission.outcome import Outcome
 from tidegate.admission.work import Work
 from tidegate.pools import POOLS_MAX, Change
@@ -10,10 +10,6 @@ from tidegate.state_file import PoolState, SavedState, pack, unpack
 from tidegate_estimator.usage import AnswerKind
 
 KIND = AnswerKind("m", True, "openai_chat")
-SLOTS_8 = ("tidegate-slots-max", "8")
-SLOTS_9 = ("tidegate-slots-max", "9")
-SHADOW = ("tidegate-shadow", "on")
-WRONG = ("tidegate-mode", "fast")
 
 
 @pytest.fixture
