@@ -8,6 +8,8 @@ TidegateError
  |    +-- StateFileError          a saved state that does not open
  +-- ClientError                what a caller sent
  |    +-- MalformedBody           a request body that is not the API's JSON
+ +-- EngineError                what an engine or a GPU said
+      +-- HalfPage                a metrics page without what every page of its kind has
 ```
 
 None of them may leave a request handler: a malformed body runs at a default cost, a bad policy runs under the last
@@ -47,3 +49,11 @@ class ClientError(TidegateError):
 
 class MalformedBody(ClientError):
     """A request body is not the JSON its API asks for; the message says in what way."""
+
+
+class EngineError(TidegateError):
+    """Something an engine or a GPU said of itself is of no use."""
+
+
+class HalfPage(EngineError):
+    """A metrics page lacks what every page of its kind has, or has it wrong; the message says what."""
