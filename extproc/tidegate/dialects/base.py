@@ -1,5 +1,6 @@
 """The seam: what an API must tell us about a request, and how it words a refusal."""
 
+from enum import StrEnum
 from typing import Protocol
 
 from msgspec import Struct
@@ -7,15 +8,26 @@ from msgspec import Struct
 from tidegate_estimator import CompletionRequest
 
 
+class CostClass(StrEnum):
+    """What a request asks of an engine; a metric label as well."""
+
+    COMPLETION = "completion"  # tokens to prefill, tokens to generate
+    PROMPT = "prompt"  # tokens to prefill and no more: embeddings, rerank
+    TIMED = "timed"  # no tokens: it takes its time, by the model and the size of the input
+
+
 class InferenceRequest(Struct, frozen=True, kw_only=True, gc=False):
     """The facts of one request body: what to estimate, and whether the answer is streamed.
 
     `usage_unasked`: a stream whose usage has to be asked for in `stream_options`, which the body does not have.
+    `input_size`: of a timed request, the elements of its input tensors; 0 where they are not told.
     """
 
     completion: CompletionRequest
     stream: bool
     usage_unasked: bool = False
+    cost_class: CostClass = CostClass.COMPLETION
+    input_size: int = 0
 
     @property
     def is_conversation(self) -> bool:
