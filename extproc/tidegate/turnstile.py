@@ -44,6 +44,7 @@ class Turnstile:
         passage = Passage(work, self.controller.submit(work, self._clock.now_s()))
         if passage.late is not None:
             self._waiting[work.id] = passage.late
+        if passage.late is not None or self.controller.has_verdicts:
             self._deliver()
         return passage
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
+from tidegate.admission.contract import Contract
 from tidegate.admission.controller import Controller
 from tidegate.admission.decision import Admit, Decision, Enqueue, Reject, Rule, Verdict
 from tidegate.admission.engine_book import EngineBook
@@ -54,6 +55,7 @@ WORK = st.fixed_dictionaries(
         "client_timeout_s": st.sampled_from([0.001, 0.3, 10.0, 60.0, 3600.0]),
         "hold_s_max": HOLDS_S,
         "weight": st.integers(0, 4),
+        "contract": st.none() | st.builds(Contract, requests=st.none() | st.just(2), tokens_per_minute=st.just(5000)),
         "refusable": st.integers(0, 4).map(bool),
     }
 )

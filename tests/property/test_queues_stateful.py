@@ -76,10 +76,12 @@ class QueueMachine(RuleBasedStateMachine):
         self.now_s += step_s
         work = Work(id=f"w{self.numbered}", tenant=tenant, weight=weight, ttft_budget_s=budget_s)
         since_s = self.now_s - (back_s if back_s == 1.0 else 0.0)  # the second try of one that came earlier
-        ahead = self.queue.ahead(work, cost_s=cost_s, now_s=since_s)
+        ahead = self.queue.ahead(work, cost_s=cost_s, first_s=since_s, now_s=since_s)
         self.check_overflow(work, cost_s, since_s)
         due = self.is_due(since_s)
-        row = self.append(Waiting(work=work, since_s=since_s, expires_at_s=self.now_s + ttl_s, cost_s=cost_s))
+        row = self.append(
+            Waiting(work=work, since_s=since_s, first_s=since_s, expires_at_s=self.now_s + ttl_s, cost_s=cost_s)
+        )
         assert 0 <= ahead.requests < len(self.rows)
         assert 0.0 <= ahead.cost_s <= self.cost_s() - cost_s
         own = [r for r in self.lane(row.lane) if r.rank < row.rank]
@@ -182,7 +184,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def check_overflow(self, work: Work, cost_s: float, now_s: float) -> None:
         """The heaviest tenant loses its last but for the oldest of all, and the newcomer's only to a better rank."""
-        victim = self.queue.overflow(work, cost_s=cost_s, now_s=now_s)
+        victim = self.queue.overflow(work, cost_s=cost_s, first_s=now_s)
         lane, weight = self.share(work)
         loads = {name: self.load(name, self.weights[name]) for name in self.active() if name != lane}
         claim = self.load(lane, weight, more=1, more_s=cost_s)

@@ -11,8 +11,10 @@ It never waits and never asks for the time: every call says what the time is. It
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
+from typing import assert_never
 
 from tidegate.admission.asked_delay import AskedDelay
+from tidegate.admission.contracts import Contracts
 from tidegate.admission.cost import Cost
 from tidegate.admission.decision import Admit, Decision, Enqueue, Reason, Reject, Rule, Verdict
 from tidegate.admission.drain_rate import DrainRate
@@ -29,7 +31,8 @@ from tidegate.admission.queues.base import Ahead, Queue, Waiting
 from tidegate.admission.queues.fair import FairQueue
 from tidegate.admission.reading import EngineReading
 from tidegate.admission.records import as_record
-from tidegate.admission.rules import decide, evict, gates_of, reconsider
+from tidegate.admission.retries import Retries
+from tidegate.admission.rules import decide, evict, gates_of, reconsider, supersede
 from tidegate.admission.settled import Settled
 from tidegate.admission.snapshot import Snapshot
 from tidegate.admission.step_model import StepModel
@@ -74,6 +77,8 @@ class Controller:
         self._drain_rate = DrainRate()
         self._guards = Guards(limits)
         self._asked_delay = AskedDelay()
+        self._contracts = Contracts()
+        self._retries = Retries()
         self._settled = Settled()
         self._verdicts: dict[str, Verdict] = {}  # of queued works, until taken; a released id leaves it
         self._draining = False
@@ -85,23 +90,16 @@ class Controller:
         assert work.id not in self._running, f"{work.id} is already running"
         now_s = self._advance(now_s)
         self._fleet.pace(work.tpot_target_s)
-        load = self._load(work, self.price(work), arriving=True)
+        first_s = self._take_over(work, now_s)
+        load = self._load(work, self.price(work), arriving=True, first_s=first_s)
         decision = decide(work, load, self._limits, now_s=now_s, gates=self._gates)
+        if isinstance(decision, Reject):
+            return decision
+        self._contracts.let_in(work, load.cost.tokens, now_s)
         if isinstance(decision, Admit):
             self._book(work, decision, load.cost, now_s)
-        elif isinstance(decision, Enqueue):
-            self._note_shortage(decision.reason, now_s)
-            if load.makes_room:
-                self._make_room(work, load, now_s)
-            self._queue.push(
-                Waiting(
-                    work=work,
-                    since_s=now_s,
-                    expires_at_s=decision.expires_at_s,
-                    cost_s=load.cost.bottleneck_s,
-                )
-            )
-            self._drain_rate.watch(waiting=True, now_s=now_s)
+        else:
+            self._enqueue(work, decision, load, first_s)
         return decision
 
     @property
@@ -119,7 +117,7 @@ class Controller:
     def preview(self, work: Work, now_s: float) -> Reject | None:
         """The refusal that `submit` would certainly return now for `work` or a larger one; books nothing."""
         now_s = self._advance(now_s)
-        load = self._load(work, self.price(work), arriving=True)
+        load = self._load(work, self.price(work), arriving=True, first_s=now_s)
         decision = decide(work, load, self._limits, now_s=now_s, gates=self._gates)
         return decision if isinstance(decision, Reject) else None
 
@@ -128,10 +126,13 @@ class Controller:
         now_s = self._advance(now_s)
         self._verdicts.pop(work_id, None)
         if self._queue.withdraw(work_id):
+            self._retries.left(work_id, now_s)
+            self._contracts.turned_away(work_id, now_s)
             self._serve(now_s)
             return True
         if not self._running.end(work_id, now_s):
             return False
+        self._contracts.ended(work_id, now_s)
         self._guards.watch(in_flight=len(self._running), now_s=now_s)
         self._serve(now_s)
         return True
@@ -148,6 +149,7 @@ class Controller:
         self._asked_delay.learn(outcome, now_s)
         if flight is not None:
             self._learn(flight, outcome, now_s)
+            self._contracts.settle(outcome.id, _tokens_taken(flight, outcome, self._prices.tau_s, now_s), now_s)
         if self._running.settle_orphan(outcome.id, now_s):
             self._serve(now_s)
         return True
@@ -171,6 +173,11 @@ class Controller:
     def tick(self, now_s: float) -> None:
         """Bring in what the time has brought: expiries, prompts done, the ramp, the drain rate."""
         self._serve(self._advance(now_s))
+
+    @property
+    def has_verdicts(self) -> bool:
+        """Whether `take_verdicts` has something to return."""
+        return bool(self._verdicts)
 
     def take_verdicts(self) -> list[Verdict]:
         """Final verdicts on queued requests since the last call, in the order they were reached."""
@@ -276,15 +283,26 @@ class Controller:
         if "engines" in record:
             self._fleet.restore(as_record(record["engines"]))
 
-    def _load(self, work: Work, cost: Cost, *, arriving: bool) -> Load:
+    def _take_over(self, work: Work, now_s: float) -> float:
+        """Let `work` take the place of an earlier try of it that waits; since when it counts as waiting."""
+        before = self._retries.before(work.attempt, now_s)
+        if before.work_id:
+            superseded = self._queue.withdraw(before.work_id)
+            assert superseded is not None, f"{before.work_id} is known to wait, but does not"
+            self._turn_away(supersede(superseded, now_s=now_s), now_s)
+        return now_s - before.waited_s
+
+    def _load(self, work: Work, cost: Cost, *, arriving: bool, first_s: float = 0.0) -> Load:
         queue, now_s = self._queue, self._now_s
-        ahead, makes_room = _NOBODY, False
+        ahead, makes_room, breach = _NOBODY, False, None
+        if arriving and work.contract is not None:
+            breach = self._contracts.breach(work, cost.tokens, now_s)
         queue_len_max = self._queue_len_max()
         if arriving and len(queue):
-            ahead = queue.ahead(work, cost_s=cost.bottleneck_s, now_s=now_s)
+            ahead = queue.ahead(work, cost_s=cost.bottleneck_s, first_s=first_s, now_s=now_s)
             # without an engine nobody is refused for a newcomer's sake: waiting is all there is to have
             full = len(queue) >= queue_len_max and self._fleet.width > 0
-            makes_room = full and queue.overflow(work, cost_s=cost.bottleneck_s, now_s=now_s) is not None
+            makes_room = full and queue.overflow(work, cost_s=cost.bottleneck_s, first_s=first_s) is not None
         return Load(
             cost=cost,
             engines=self._fleet.up(),
@@ -299,6 +317,7 @@ class Controller:
             width=self._fleet.width,
             draining=self._draining,
             signals=self._guards.signals(work, cost, now_s),
+            breach=breach,
             asked_delay_s=self._asked_delay.left_s(now_s),
         )
 
@@ -350,12 +369,25 @@ class Controller:
             pass
         self._drain_rate.watch(waiting=len(self._queue) > 0, now_s=now_s)
 
-    def _make_room(self, work: Work, load: Load, now_s: float) -> None:
-        """Refuse the one in the full queue that `work` has a better claim than."""
-        victim = self._queue.overflow(work, cost_s=load.cost.bottleneck_s, now_s=now_s)
-        assert victim is not None, f"nobody makes room for {work.id}"
-        self._queue.withdraw(victim.work.id)
-        self._verdicts[victim.work.id] = evict(victim, load, now_s=now_s)
+    def _enqueue(self, work: Work, decision: Enqueue, load: Load, first_s: float) -> None:
+        now_s, cost_s = self._now_s, load.cost.bottleneck_s
+        self._note_shortage(decision.reason, now_s)
+        if load.makes_room:
+            victim = self._queue.overflow(work, cost_s=cost_s, first_s=first_s)
+            assert victim is not None, f"nobody makes room for {work.id}"
+            self._queue.withdraw(victim.work.id)
+            self._turn_away(evict(victim, load, now_s=now_s), now_s)
+        self._queue.push(
+            Waiting(work=work, since_s=now_s, first_s=first_s, expires_at_s=decision.expires_at_s, cost_s=cost_s)
+        )
+        self._retries.waits(work, first_s)
+        self._drain_rate.watch(waiting=True, now_s=now_s)
+
+    def _turn_away(self, verdict: Reject, now_s: float) -> None:
+        """Refuse one that has left the queue."""
+        self._verdicts[verdict.id] = verdict
+        self._retries.done(verdict.id)
+        self._contracts.turned_away(verdict.id, now_s)
 
     def _judge(self, waiting: Waiting, now_s: float) -> Verdict | None:
         """The verdict on a queued request, with all that follows from it but its leaving the queue."""
@@ -365,9 +397,12 @@ class Controller:
         if isinstance(verdict, Reason):
             self._note_shortage(verdict, now_s)
             return None
+        if isinstance(verdict, Reject):
+            self._turn_away(verdict, now_s)
+            return verdict
         self._verdicts[verdict.id] = verdict
-        if isinstance(verdict, Admit):
-            self._book(waiting.work, verdict, cost, now_s)
+        self._retries.done(verdict.id)
+        self._book(waiting.work, verdict, cost, now_s)
         return verdict
 
     def _note_shortage(self, reason: Reason, now_s: float) -> None:
@@ -401,6 +436,31 @@ class Controller:
         row = flight.row or flight.book.row(work.id)
         if row is not None and outcome.e2e_s is not None:
             flight.book.learn(row, tokens=tokens, ttft_s=outcome.ttft_s, e2e_s=outcome.e2e_s, now_s=now_s)
+
+
+def _tokens_taken(flight: Flight, outcome: Outcome, tau_s: float, now_s: float) -> float:
+    """Tokens that a finished request has cost its tenant, as its engine says or, where it does not, as far as it came.
+
+    An answer cut short has cost what was prefilled and generated until then; one that the engine refused or broke off,
+    nothing that its tenant owes.
+    """
+    cost = flight.cost
+    prompt = cost.prompt_tokens if outcome.prompt_tokens is None else float(outcome.prompt_tokens)
+    if outcome.completion_tokens is not None:
+        return prompt + outcome.completion_tokens
+    match outcome.ending:
+        case Ending.COMPLETE:
+            return prompt + cost.completion_tokens
+        case Ending.CLIENT_CANCELLED:
+            row = flight.row or flight.book.row(flight.work.id)
+            if row is None or row.first_s is None:
+                return prompt
+            generated = max((flight.ended_s or now_s) - row.first_s, 0.0) / tau_s * cost.sequences
+            return prompt + min(generated, cost.completion_tokens_max)
+        case Ending.REJECTED | Ending.ENGINE_REFUSED | Ending.ENGINE_FAILED | Ending.BAD_REQUEST:
+            return 0.0
+        case _ as never:
+            assert_never(never)
 
 
 def _silent_s(flight: Flight | None, outcome: Outcome, now_s: float) -> float:

@@ -49,6 +49,11 @@ class Cost(Struct, frozen=True, kw_only=True, gc=False):
     answer_s: float
     bottleneck_s: float
 
+    @property
+    def tokens(self) -> float:
+        """All tokens it is expected to take."""
+        return self.prompt_tokens + self.completion_tokens
+
 
 class Pricing(Protocol):
     """What a price is made with: one engine's capacity and speed."""

@@ -25,6 +25,10 @@ class Rule(StrEnum):
     NO_ENGINE = "no_engine"  # no engine lives
     SHUTTING_DOWN = "shutting_down"
     REQUEST_TOO_LARGE = "request_too_large"  # larger than one engine will ever hold
+    TENANT_CONCURRENCY = "tenant_concurrency"  # its tenant has as many in the pool as its contract allows
+    TENANT_REQUESTS = "tenant_requests"  # its tenant's requests of this minute are spent
+    TENANT_TOKENS = "tenant_tokens"  # its tenant's tokens of this minute are spent
+    SUPERSEDED = "superseded"  # its client has sent it again, and that try has taken its place
     NOT_REFUSABLE = "not_refusable"  # booked over the limit: an unknown API or a shadow policy
 
 
@@ -35,8 +39,16 @@ STATUS_BY_RULE: dict[Rule, int] = {
     Rule.NO_ENGINE: 503,
     Rule.SHUTTING_DOWN: 503,
     Rule.REQUEST_TOO_LARGE: 413,
+    Rule.TENANT_CONCURRENCY: 429,
+    Rule.TENANT_REQUESTS: 429,
+    Rule.TENANT_TOKENS: 429,
+    Rule.SUPERSEDED: 409,
 }
-"""HTTP status of a reject: 429 the pool is loaded, 503 it cannot serve now, 413 it never will."""
+"""HTTP status of a reject: 429 the pool is loaded or the tenant has had its part, 503 it cannot serve now, 413 it never
+will, 409 another try of the same request is served instead."""
+
+OF_TENANT = frozenset({Rule.TENANT_CONCURRENCY, Rule.TENANT_REQUESTS, Rule.TENANT_TOKENS})
+"""Rules of a tenant's contract: the pool may be idle."""
 
 
 class Reason(Struct, frozen=True, gc=False):

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from tidegate.admission.contract import Breach
 from tidegate.admission.cost import Cost
 
 
@@ -94,6 +95,7 @@ class Load(Struct, frozen=True, kw_only=True, gc=False):
         width: how many engines `engines` stands for.
         draining: the process is shutting down.
         signals: what the guards compare with.
+        breach: the limit in its tenant's contract that stands against it, or None.
         asked_delay_s: how long the engines have asked that nobody comes back; 0 where they have not.
     """
 
@@ -110,6 +112,7 @@ class Load(Struct, frozen=True, kw_only=True, gc=False):
     width: int = 1
     draining: bool = False
     signals: Signals = NO_SIGNALS
+    breach: Breach | None = None
     asked_delay_s: float = 0.0
 
     @property

@@ -5,6 +5,8 @@ On arrival, the first line that applies:
     not refusable                        admit, over the limit if need be
     shutting down                        reject shutting_down
     larger than a stated limit           reject request_too_large
+    its tenant's contract is used up     reject tenant_concurrency, tenant_requests or tenant_tokens; it does not wait,
+                                         for what it waits for is not the pool's to give
     no engine is up                      wait if it may and the queue has room, else reject no_engine: never a 429,
                                          because the pool is not loaded, it is gone
     all gates of an engine open, and
@@ -34,6 +36,7 @@ from tidegate.admission.retry import retry_after_s
 from tidegate.admission.work import Work
 
 _SHUTTING_DOWN = Reason(Rule.SHUTTING_DOWN)
+_SUPERSEDED = Reason(Rule.SUPERSEDED)
 _NO_ENGINE = Reason(Rule.NO_ENGINE, 0.0, 1.0, "engines")
 _MEASURED_MAX = 1_000_000_000  # callers write integers that no float holds
 
@@ -65,6 +68,8 @@ def decide(work: Work, load: Load, limits: Limits, *, now_s: float, gates: Seque
         return _reject(work, load, _SHUTTING_DOWN)
     if too_large := _too_large(work, limits):
         return _reject(work, load, too_large)
+    if load.breach is not None:
+        return _reject(work, load, load.breach.reason)
     if choice.refusal is None and load.ahead_len == 0:
         return _admit(work, load, choice)
     return _wait_or_reject(work, load, limits, choice, now_s)
@@ -86,6 +91,11 @@ def reconsider(
         expired = _NO_ENGINE if choice.engine is None else Reason(Rule.EXPIRED, waited_s, allowed_s, "s")
         return _reject(work, load, expired, waited_s)
     return choice.refusal or _admit(work, load, choice, waited_s=waited_s)
+
+
+def supersede(waiting: Waiting, *, now_s: float) -> Reject:
+    """The verdict on a request in the queue whose client has sent it again."""
+    return Reject(id=waiting.work.id, reason=_SUPERSEDED, retry_after_s=None, waited_s=now_s - waiting.since_s)
 
 
 def evict(waiting: Waiting, load: Load, *, now_s: float) -> Reject:

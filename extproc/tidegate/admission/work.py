@@ -2,6 +2,9 @@
 
 from msgspec import Struct
 
+from tidegate.admission.attempt import Attempt
+from tidegate.admission.contract import Contract
+
 
 class Work(Struct, frozen=True, kw_only=True, gc=False):
     """A request to be admitted, delayed or rejected.
@@ -19,6 +22,8 @@ class Work(Struct, frozen=True, kw_only=True, gc=False):
         client_timeout_s: when the caller gives up.
         hold_s_max: the longest the gateway can keep it waiting, margins already taken off.
         weight: share of its tenant beside the others that wait.
+        contract: what its tenant may ask of the pool, or None.
+        attempt: which try of which request it is, or None where nobody could tell.
         refusable: False books it whatever the load: an unknown API, a shadow policy.
     """
 
@@ -35,4 +40,6 @@ class Work(Struct, frozen=True, kw_only=True, gc=False):
     client_timeout_s: float = 60.0
     hold_s_max: float = 0.15
     weight: int = 1
+    contract: Contract | None = None
+    attempt: Attempt | None = None
     refusable: bool = True

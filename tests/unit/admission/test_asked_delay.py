@@ -72,7 +72,7 @@ def test_it_is_bounded_and_passes(said: list[tuple[float, float]], later_s: floa
     assert left_s == 0.0 or later_s < 30.0 + 1e-6
 
 
-@pytest.mark.parametrize("rule", [rule for rule in Rule if rule is not Rule.REQUEST_TOO_LARGE])
+@pytest.mark.parametrize("rule", [rule for rule in Rule if rule not in (Rule.REQUEST_TOO_LARGE, Rule.SUPERSEDED)])
 @pytest.mark.parametrize("found", [load(), load(queued_s=12.0), gone()])
 def test_the_larger_delay_wins(rule: Rule, found: Load) -> None:
     """A refusal names our own delay or what the engine asked for, whichever is longer."""

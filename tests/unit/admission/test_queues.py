@@ -30,7 +30,7 @@ def entry(
     cost_s: float = 1.0,
 ) -> Waiting:
     work = request(work_id, tenant, weight=weight, budget_s=budget_s)
-    return Waiting(work=work, since_s=since_s, expires_at_s=expires_at_s, cost_s=cost_s)
+    return Waiting(work=work, since_s=since_s, first_s=since_s, expires_at_s=expires_at_s, cost_s=cost_s)
 
 
 def admit(waiting: Waiting) -> Verdict:
@@ -78,7 +78,7 @@ def next_in_turn(queue: FairQueue, now_s: float = 0.0) -> str:
 
 
 def overflow_of(queue: FairQueue, newcomer: Waiting) -> str | None:
-    victim = queue.overflow(newcomer.work, cost_s=newcomer.cost_s, now_s=newcomer.since_s)
+    victim = queue.overflow(newcomer.work, cost_s=newcomer.cost_s, first_s=newcomer.since_s)
     return None if victim is None else victim.work.id
 
 
@@ -155,7 +155,7 @@ def test_an_id_waits_once(queue: FairQueue) -> None:
 
 def test_an_empty_queue_has_nobody_ahead_and_makes_no_room(queue: FairQueue) -> None:
     """The first to wait has nobody and nothing before it; where nobody waits nobody can go."""
-    assert queue.ahead(request(), cost_s=5.0, now_s=0.0) == (0, 0.0)
+    assert queue.ahead(request(), cost_s=5.0, first_s=0.0, now_s=0.0) == (0, 0.0)
     assert overflow_of(queue, entry("new")) is None
     assert dispatch(queue) is None
 
@@ -167,7 +167,7 @@ def test_nobody_ahead_means_next_in_turn(queue: FairQueue) -> None:
         now_s = i / 4
         tenant, budget_s = rng.choice("abc"), rng.choice([2.0, 60.0])
         newcomer = entry(str(i), tenant, since_s=now_s, budget_s=budget_s, expires_at_s=1e9, cost_s=rng.random())
-        requests, ahead_s = queue.ahead(newcomer.work, cost_s=newcomer.cost_s, now_s=now_s)
+        requests, ahead_s = queue.ahead(newcomer.work, cost_s=newcomer.cost_s, first_s=now_s, now_s=now_s)
         assert 0 <= requests <= len(queue)
         assert 0.0 <= ahead_s <= queue.cost_s
         assert (requests == 0) <= (ahead_s == 0.0)
@@ -257,7 +257,7 @@ def test_only_what_ranks_ahead_goes_before_a_newcomer() -> None:
     queue = pushed(FairQueue(Order.DEADLINE, fair=False), *REQUESTS)
     for budget_s, expected in [(0.0, (0, 0.0)), (1.0, (1, 3.0)), (4.5, (2, 5.0)), (7.0, (4, 6.0))]:
         newcomer = request(tenant="another", budget_s=budget_s)
-        assert queue.ahead(newcomer, cost_s=9.0, now_s=2.0) == expected
+        assert queue.ahead(newcomer, cost_s=9.0, first_s=2.0, now_s=2.0) == expected
 
 
 # shares
@@ -402,11 +402,11 @@ def test_a_weight_may_change() -> None:
 def test_ahead_is_bounded_by_the_turns_of_the_others() -> None:
     """A new tenant has before it what comes in its own turns; one of twice the weight has half as much."""
     queue = flood(FairQueue(), "flood", 10)
-    assert queue.ahead(request(tenant="flood"), cost_s=1.0, now_s=1.0) == (10, 10.0)
-    assert queue.ahead(request(tenant="quiet"), cost_s=1.0, now_s=1.0) == (1, 1.0)
-    assert queue.ahead(request(tenant="quiet", weight=2), cost_s=1.0, now_s=1.0) == (1, 0.5)
+    assert queue.ahead(request(tenant="flood"), cost_s=1.0, first_s=1.0, now_s=1.0) == (10, 10.0)
+    assert queue.ahead(request(tenant="quiet"), cost_s=1.0, first_s=1.0, now_s=1.0) == (1, 1.0)
+    assert queue.ahead(request(tenant="quiet", weight=2), cost_s=1.0, first_s=1.0, now_s=1.0) == (1, 0.5)
     queue.push(entry("quiet", "quiet", since_s=0.5, cost_s=2.0))
-    assert queue.ahead(request(tenant="quiet"), cost_s=1.0, now_s=4.0) == (3, 5.0)
+    assert queue.ahead(request(tenant="quiet"), cost_s=1.0, first_s=4.0, now_s=4.0) == (3, 5.0)
 
 
 def endless(tenant: str, weight: int, sizes: list[int], rng: Random) -> Iterator[Waiting]:
@@ -429,7 +429,7 @@ def shares_of_a_minute(queue: FairQueue, sizes: dict[str, list[int]]) -> dict[st
         tenant, now_s = sent.work.tenant, now_s + sent.cost_s
         spent[tenant] += sent.cost_s
         fresh = next(requests[tenant])
-        queue.push(Waiting(work=fresh.work, since_s=now_s, expires_at_s=1e9, cost_s=fresh.cost_s))
+        queue.push(Waiting(work=fresh.work, since_s=now_s, first_s=now_s, expires_at_s=1e9, cost_s=fresh.cost_s))
     return {tenant: spent[tenant] / now_s * 7 / weights[tenant] for tenant in weights}
 
 
@@ -488,10 +488,10 @@ def test_a_large_one_waits_for_nine_times_its_cost() -> None:
 def test_requests_that_never_waited_count_as_turns() -> None:
     """What is dispatched past the queue cannot keep the old one waiting."""
     queue, _ = busy()
-    assert queue.ahead(request("past"), cost_s=1.0, now_s=6.0).requests == 0
+    assert queue.ahead(request("past"), cost_s=1.0, first_s=6.0, now_s=6.0).requests == 0
     for i in range(AGED_EVERY - 1):
         queue.charge(request(f"past{i}"), 1.0, 6.0)
-    assert queue.ahead(request("past"), cost_s=1.0, now_s=6.0) == (1, 1.0)
+    assert queue.ahead(request("past"), cost_s=1.0, first_s=6.0, now_s=6.0) == (1, 1.0)
     assert served(queue, 1, 6.0) == ["old"]
 
 

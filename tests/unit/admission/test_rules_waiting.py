@@ -136,7 +136,7 @@ def test_retry_after_is_the_time_to_drain(queued_s: float, retry_after_s: float)
 
 
 def waiting(**facts: Any) -> Waiting:
-    return Waiting(work=patient(**facts), since_s=0.0, expires_at_s=10.0, cost_s=0.01)
+    return Waiting(work=patient(**facts), since_s=0.0, first_s=0.0, expires_at_s=10.0, cost_s=0.01)
 
 
 def reconsidered(found: Load, now_s: float, limits: Limits = LIMITS, /, **facts: Any) -> Verdict | Reason:

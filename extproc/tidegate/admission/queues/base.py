@@ -18,10 +18,17 @@ from tidegate.admission.work import Work
 
 
 class Waiting(Struct, frozen=True, kw_only=True, gc=False):
-    """A request in the queue: since when, until when at the latest, and its cost in bottleneck seconds."""
+    """A request in the queue.
+
+    Attributes:
+        since_s: when it came; `expires_at_s`: how long it may wait at the latest.
+        first_s: since when it counts as waiting; before `since_s` where it is another try of one that had waited.
+        cost_s: its cost in bottleneck seconds.
+    """
 
     work: Work
     since_s: float
+    first_s: float
     expires_at_s: float
     cost_s: float
 
@@ -45,14 +52,16 @@ class Queue(Protocol):
 
     def __contains__(self, work_id: str) -> bool: ...
 
-    def ahead(self, work: Work, *, cost_s: float, now_s: float) -> Ahead:
+    def ahead(self, work: Work, *, cost_s: float, first_s: float, now_s: float) -> Ahead:
         """What would go before `work`, of `cost_s` bottleneck seconds, if it came now; changes nothing.
+
+        `first_s` is since when it would count as waiting.
 
         No requests means that it would be the next in turn.
         """
         ...
 
-    def overflow(self, work: Work, *, cost_s: float, now_s: float) -> Waiting | None:
+    def overflow(self, work: Work, *, cost_s: float, first_s: float) -> Waiting | None:
         """Who should make room for `work` in a queue that is full, or None where `work` has no better claim.
 
         Changes nothing.
@@ -71,8 +80,8 @@ class Queue(Protocol):
         """
         ...
 
-    def withdraw(self, work_id: str) -> bool:
-        """Remove one that no longer wants to wait; False where it is not in the queue."""
+    def withdraw(self, work_id: str) -> Waiting | None:
+        """Remove one that no longer wants to wait; None where it is not in the queue."""
         ...
 
     def expire(self, now_s: float) -> list[Waiting]:

@@ -63,7 +63,7 @@ class FairQueue:
         self._key = key_of(order, alpha=alpha)
         self._fair = fair
         self._waiting: dict[str, Waiting] = {}
-        self._oldest: Ranked[float] = Ranked()  # ids by the time since when they wait
+        self._oldest: Ranked[float] = Ranked()  # ids by the time since when they count as waiting
         self._expiry = ExpiryHeap()
         self._lanes: dict[str, _Lane] = {}  # of the tenants that have somebody waiting
         self._turns: Ranked[tuple[float, float]] = Ranked()  # these tenants by counter and first key
@@ -82,11 +82,11 @@ class FairQueue:
     def __contains__(self, work_id: str) -> bool:
         return work_id in self._waiting
 
-    def ahead(self, work: Work, *, cost_s: float, now_s: float) -> Ahead:
+    def ahead(self, work: Work, *, cost_s: float, first_s: float, now_s: float) -> Ahead:
         if not self._waiting:
             return _NOBODY
         tenant, weight = self._share(work.tenant, work.weight)
-        key = self._key(now_s, work.ttft_budget_s, cost_s)
+        key = self._key(first_s, work.ttft_budget_s, cost_s)
         lane = self._lanes.get(tenant)
         oldest = self._waiting[self._oldest.first]
         by_age = self._aging.is_due(oldest, now_s)
@@ -100,7 +100,7 @@ class FairQueue:
             ahead_s = max(ahead_s, oldest.cost_s)
         return Ahead(max(requests, 1), min(ahead_s, self.cost_s))
 
-    def overflow(self, work: Work, *, cost_s: float, now_s: float) -> Waiting | None:
+    def overflow(self, work: Work, *, cost_s: float, first_s: float) -> Waiting | None:
         if not self._waiting:
             return None
         tenant, weight = self._share(work.tenant, work.weight)
@@ -112,7 +112,7 @@ class FairQueue:
         if own is None:
             return None
         last = self._expendable(own)
-        return self._waiting[last] if self._key(now_s, work.ttft_budget_s, cost_s) < own.entries.key(last) else None
+        return self._waiting[last] if self._key(first_s, work.ttft_budget_s, cost_s) < own.entries.key(last) else None
 
     def push(self, waiting: Waiting) -> None:
         work = waiting.work
@@ -125,10 +125,10 @@ class FairQueue:
         elif lane.weight != weight:
             self._weights += weight - lane.weight
             lane.weight = weight
-        lane.entries.add(work.id, self._key(waiting.since_s, work.ttft_budget_s, waiting.cost_s), waiting.cost_s)
+        lane.entries.add(work.id, self._key(waiting.first_s, work.ttft_budget_s, waiting.cost_s), waiting.cost_s)
         self._rank(tenant, lane)
         self._waiting[work.id] = waiting
-        self._oldest.add(work.id, waiting.since_s, waiting.cost_s)
+        self._oldest.add(work.id, waiting.first_s, waiting.cost_s)
         self._expiry.add(work.id, waiting.expires_at_s)
 
     def pop_ready(self, judge: Callable[[Waiting], Verdict | None], now_s: float) -> Verdict | None:
@@ -144,12 +144,11 @@ class FairQueue:
             self._remove(waiting.work.id)
         return verdict
 
-    def withdraw(self, work_id: str) -> bool:
+    def withdraw(self, work_id: str) -> Waiting | None:
         if work_id not in self._waiting:
-            return False
+            return None
         self._note_floor()
-        self._remove(work_id)
-        return True
+        return self._remove(work_id)
 
     def expire(self, now_s: float) -> list[Waiting]:
         self._note_floor()

@@ -6,10 +6,10 @@
     lifo            -since
     shortest        cost
 
-with the time it began to wait, its time-to-first-token budget and its cost in bottleneck seconds. A key never changes
-while a request waits. Priorities are budgets, never static boosts, which invert classes under load. In simulation
-`cost-deadline` with alpha 3 finishes 1.2 to 2.4 times as many requests in time as `lifo`, and 1.3 to 3.8 times as many
-as `fifo`.
+with the time since when it counts as waiting, its time-to-first-token budget and its cost in bottleneck seconds. A key
+never changes while a request waits. Priorities are budgets, never static boosts, which invert classes under load. In
+simulation `cost-deadline` with alpha 3 finishes 1.2 to 2.4 times as many requests in time as `lifo`, and 1.3 to 3.8
+times as many as `fifo`.
 
 Each function states what can pass a request by its key alone. Whatever that is, a starvation floor bounds it:
 
@@ -127,7 +127,7 @@ class Aging:
         """Whether the oldest of all goes next."""
         others = AGED_EVERY - 1
         return (
-            now_s - oldest.since_s >= AGED_AFTER_S
+            now_s - oldest.first_s >= AGED_AFTER_S
             and self._others >= others
             and self._others_s >= others * oldest.cost_s * (1.0 - _ROUNDING)
         )
