@@ -10,14 +10,17 @@ from enum import StrEnum
 
 from msgspec import Struct, structs
 
+from tidegate.admission.attempt import NO_SIGNS, Signs, client_of, signs_of
 from tidegate.admission.deadline import client_timeout
+from tidegate.admission.prompt_demand import NO_COMPLETION, prompt_demand
 from tidegate.admission.work import Work
-from tidegate.dialects import Dialect, dialect_for
+from tidegate.dialects import CostClass, Dialect, InferenceRequest, dialect_for, passes
 from tidegate.errors import MalformedBody
 from tidegate.policy import RequestPolicy
 from tidegate.pools import Pool, Pools
 from tidegate.tally import Count, LabelSet, Tally
 from tidegate_estimator import CostEstimate
+from tidegate_estimator.service_time import ServiceEstimate
 
 HOLD_MARGIN_S = 0.05
 """Every hold ends this long before Envoy's own timer, for the answer has to reach Envoy in time."""
@@ -26,6 +29,7 @@ CLIENT_TIMEOUT_DEFAULT_S = 60.0
 DEFAULT_PROMPT_TOKENS = 256
 TENANT_CHARS_MAX = 128
 
+_GRPC_TYPE = "application/grpc"
 _CLUSTER_ATTRIBUTE = "xds.cluster_name"
 
 
@@ -33,6 +37,7 @@ class Kind(StrEnum):
     """What the headers say about a request."""
 
     BODYLESS = "bodyless"  # GET and the like: passes, nothing is booked
+    FREE = "free"  # a token count or an engine's own page: passes as well, whatever its body
     UNKNOWN_API = "unknown_api"  # a body we cannot read: booked at a default cost, never held or refused
     INFERENCE = "inference"
 
@@ -49,11 +54,15 @@ class Opening(Struct, frozen=True, gc=False):
     dialect: Dialect | None
     client_timeout_s: float
     hold_s_max: float
+    is_grpc: bool
+    client: str
+    signs: Signs
 
 
 class Weighed(Struct, frozen=True, gc=False):
     """A request whose cost is known, or known to be unknowable (`why_default`).
 
+    `estimate` is of its tokens, `service` of its time where it has none.
     `asks_usage` is the body of a stream whose usage is to be asked for; empty otherwise, for nothing else needs it.
     """
 
@@ -63,6 +72,7 @@ class Weighed(Struct, frozen=True, gc=False):
     model_label: str
     why_default: str = ""
     asks_usage: bytes = b""
+    service: ServiceEstimate | None = None
 
 
 class Intake:
@@ -87,14 +97,18 @@ class Intake:
     ) -> Opening:
         """Read the headers of a request and the policy that came with its stream."""
         pool, policy, tenant = self._pools.find(metadata, attributes.get(_CLUSTER_ATTRIBUTE, ""), now_s)
+        policy = self._stepped_down(policy, headers)
         if tenant is None:
             tenant = headers.get(policy.tenant_header, "") if policy.tenant_header else ""
         tenant = tenant[:TENANT_CHARS_MAX]
-        dialect = None if end_of_stream else dialect_for(headers.get(":method", ""), headers.get(":path", ""))
-        if end_of_stream:
+        path = headers.get(":path", "")
+        dialect = None if end_of_stream else dialect_for(headers.get(":method", ""), path)
+        if dialect is not None:
+            kind = Kind.INFERENCE
+        elif end_of_stream:
             kind = Kind.BODYLESS
         else:
-            kind = Kind.UNKNOWN_API if dialect is None else Kind.INFERENCE
+            kind = Kind.FREE if passes(path) else Kind.UNKNOWN_API
         return Opening(
             id=f"{self.replica}-{next(self._serial):x}",
             pool=pool,
@@ -105,6 +119,9 @@ class Intake:
             dialect=dialect,
             client_timeout_s=self._client_timeout_s(headers, policy),
             hold_s_max=max(0.0, policy.hold_s_max - HOLD_MARGIN_S),
+            is_grpc=headers.get("content-type", "").startswith(_GRPC_TYPE),
+            client=client_of(headers),
+            signs=self._signs(headers),
         )
 
     def prove(self, tenant: str, model: str) -> None:
@@ -135,6 +152,10 @@ class Intake:
             request = opening.dialect.parse_request(body, tenant=opening.tenant)
         except MalformedBody:
             return self.default(opening, "malformed_body")
+        if request.cost_class is CostClass.TIMED:
+            return self._weigh_timed(opening, request, body)
+        if request.cost_class is CostClass.PROMPT:
+            return self._weigh_prompt(opening, request, body)
         completion = request.completion
         estimate = opening.pool.estimator.estimate(completion)
         self._tally.add(Count.ESTIMATES, opening.pool.name, estimate.source.value)
@@ -148,6 +169,7 @@ class Intake:
             sequences=completion.sequences,
             stream=request.stream,
         )
+        work = _with_attempt(opening, work, body)
         budget_s = opening.policy.conversation_budget_s
         if budget_s is not None and request.is_conversation:
             work = structs.replace(work, ttft_budget_s=budget_s)
@@ -158,6 +180,33 @@ class Intake:
             self.models.label(completion.model),
             asks_usage=body if request.usage_unasked and opening.policy.ask_usage else b"",
         )
+
+    def _weigh_prompt(self, opening: Opening, request: InferenceRequest, body: bytes) -> Weighed:
+        """A request that ends with its prompt: only the prompt is estimated, and of completion there is none."""
+        completion = request.completion
+        estimate = opening.pool.estimator.estimate(completion)
+        self._tally.add(Count.ESTIMATES, opening.pool.name, estimate.source.value)
+        estimate = structs.replace(estimate, **NO_COMPLETION)
+        demand = prompt_demand(estimate.prompt_tokens, completion.sequences, opening.pool.policy.limits)
+        work = self._work(
+            opening,
+            prompt_tokens=demand.prompt_tokens,
+            completion_tokens_max=1,
+            log_mean=estimate.log_mean,
+            log_sigma=estimate.log_sigma,
+            sequences=demand.sequences,
+            stream=False,
+        )
+        work = _with_attempt(opening, work, body)
+        return Weighed(work, estimate, completion.model, self.models.label(completion.model))
+
+    def _weigh_timed(self, opening: Opening, request: InferenceRequest, body: bytes) -> Weighed:
+        """A request without tokens: its cost is the time that its model takes for an input of its size."""
+        model = request.completion.model
+        service = opening.pool.service_times.estimate(model, request.input_size)
+        work = self._work(opening, prompt_tokens=0, stream=False)
+        work = _with_attempt(opening, structs.replace(work, service_s=service.mean_s), body)
+        return Weighed(work, None, model, self.models.label(model), service=service)
 
     def _work(
         self,
@@ -186,8 +235,26 @@ class Intake:
             client_timeout_s=opening.client_timeout_s,
             hold_s_max=opening.hold_s_max,
             weight=policy.weight,
+            contract=policy.contract,
             refusable=refusable,
         )
+
+    def _stepped_down(self, policy: RequestPolicy, headers: Mapping[str, str]) -> RequestPolicy:
+        """The policy of the class that the request asks for, where it may and does."""
+        asked = headers.get(policy.class_header) if policy.class_header else None
+        if asked is None:
+            return policy
+        lower = policy.steps_down.get(asked)
+        if lower is None:
+            self._tally.add(Count.IGNORED_HEADERS)
+            return policy
+        return lower
+
+    def _signs(self, headers: Mapping[str, str]) -> Signs:
+        signs = signs_of(headers)
+        if signs.ignored:
+            self._tally.add(Count.IGNORED_HEADERS, by=signs.ignored)
+        return signs
 
     def _client_timeout_s(self, headers: Mapping[str, str], policy: RequestPolicy) -> float:
         stated = client_timeout(headers, deadline_header=policy.deadline_header)
@@ -196,3 +263,11 @@ class Intake:
         stated_s = [seconds for seconds in (stated.timeout_s, policy.client_timeout_s) if seconds is not None]
         # SDKs send their own generous default (600 s): where the policy knows better, the shorter one holds
         return min(stated_s, default=CLIENT_TIMEOUT_DEFAULT_S)
+
+
+def _with_attempt(opening: Opening, work: Work, body: bytes) -> Work:
+    """The work with what the headers and the body say of earlier tries of it."""
+    if opening.signs is NO_SIGNS:
+        return work
+    attempt = opening.signs.attempt(body, tenant=opening.tenant, client=opening.client)
+    return structs.replace(work, attempt=attempt)

@@ -27,6 +27,11 @@ class Count(StrEnum):
     SCORED_PREDICTED_TOKENS = "scored_predicted_tokens"
     SCORED_COMPLETION_TOKENS = "scored_completion_tokens"
     SCORED_P90_PINBALL_TOKENS = "scored_p90_pinball_tokens"
+    SCORED_TIMED_ANSWERS = "scored_timed_answers"
+    SCORED_TIMED_WITHIN_P90 = "scored_timed_within_p90"
+    SCORED_PREDICTED_SECONDS = "scored_predicted_seconds"
+    SCORED_SERVICE_SECONDS = "scored_service_seconds"
+    SCORED_P90_PINBALL_SECONDS = "scored_p90_pinball_seconds"
     STRAY_OUTCOMES = "stray_outcomes"
     REPEATED_OUTCOMES = "repeated_outcomes"
     STEER_MISSED = "steer_missed"
@@ -53,6 +58,11 @@ LABELS: dict[Count, tuple[str, ...]] = {
     Count.SCORED_PREDICTED_TOKENS: ("tenant", "model"),
     Count.SCORED_COMPLETION_TOKENS: ("tenant", "model"),
     Count.SCORED_P90_PINBALL_TOKENS: ("tenant", "model"),
+    Count.SCORED_TIMED_ANSWERS: ("tenant", "model"),
+    Count.SCORED_TIMED_WITHIN_P90: ("tenant", "model"),
+    Count.SCORED_PREDICTED_SECONDS: ("tenant", "model"),
+    Count.SCORED_SERVICE_SECONDS: ("tenant", "model"),
+    Count.SCORED_P90_PINBALL_SECONDS: ("tenant", "model"),
     Count.STRAY_OUTCOMES: (),
     Count.REPEATED_OUTCOMES: (),
     Count.STEER_MISSED: ("pool",),
@@ -72,13 +82,18 @@ HELP: dict[Count, str] = {
     Count.COST_USD: "Dollars that finished requests cost, where their policy states a price.",
     Count.DEFAULT_COST: "Requests booked at a default cost, and why.",
     Count.ESTIMATES: "Lengths predicted, by what they rest on; `wider`: a tenant's own predictions have drifted off.",
-    Count.IGNORED_HEADERS: "Timeout headers of clients that were not usable and so ignored.",
+    Count.IGNORED_HEADERS: "Unusable timeout, retry count, idempotency key or class in a client's headers: ignored.",
     Count.POLICY_ERRORS: "Distinct policy texts that were refused; their requests run under the last good policy.",
     Count.SCORED_ANSWERS: "Answers whose predicted length was compared with the reported one; the unit of the others.",
     Count.SCORED_WITHIN_P90: "Scored answers no longer than their predicted p90; nine of ten should be.",
     Count.SCORED_PREDICTED_TOKENS: "Completion tokens predicted (the mean) for the scored answers.",
     Count.SCORED_COMPLETION_TOKENS: "Completion tokens of the scored answers, as reported.",
     Count.SCORED_P90_PINBALL_TOKENS: "Pinball loss at p90 of the scored answers, summed.",
+    Count.SCORED_TIMED_ANSWERS: "Answers without tokens, of engines without queueing, compared with the prediction.",
+    Count.SCORED_TIMED_WITHIN_P90: "Scored answers without tokens within their predicted p90; nine of ten should be.",
+    Count.SCORED_PREDICTED_SECONDS: "Service seconds predicted (the mean) for the scored answers without tokens.",
+    Count.SCORED_SERVICE_SECONDS: "Seconds that the scored answers without tokens took.",
+    Count.SCORED_P90_PINBALL_SECONDS: "Pinball loss at p90 of the scored answers without tokens, summed.",
     Count.STRAY_OUTCOMES: "Access-log entries that carried no usable id.",
     Count.REPEATED_OUTCOMES: "Access-log entries for an id that was already settled.",
     Count.STEER_MISSED: "Requests that Envoy sent to another engine than it was told to.",

@@ -5,12 +5,27 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegate.dialects import InferenceRequest
+from tidegate.dialects.anthropic_messages import AnthropicMessages
+from tidegate.dialects.openai_audio import OpenAISpeech, OpenAITranscription
 from tidegate.dialects.openai_chat import OpenAIChat
 from tidegate.dialects.openai_completions import OpenAICompletions
+from tidegate.dialects.openai_embeddings import OpenAIEmbeddings
+from tidegate.dialects.openai_responses import OpenAIResponses
+from tidegate.dialects.rerank import Rerank, Score
 from tidegate.errors import MalformedBody
-from tidegate_estimator import CompletionRequest
 
-DIALECTS = (OpenAIChat(), OpenAICompletions())
+DIALECTS = (
+    OpenAIChat(),
+    OpenAICompletions(),
+    OpenAIResponses(),
+    AnthropicMessages(),
+    OpenAIEmbeddings(),
+    Rerank(),
+    Score(),
+    OpenAITranscription(),
+    OpenAISpeech(),
+)
 KEYS = [
     "model",
     "messages",
@@ -36,7 +51,30 @@ KEYS = [
     "image_url",
     "input_audio",
     "tool_calls",
+    "input",
+    "instructions",
+    "max_output_tokens",
+    "previous_response_id",
+    "reasoning",
+    "effort",
+    "format",
+    "output",
+    "arguments",
+    "summary",
+    "file_data",
+    "detail",
+    "system",
+    "stop_sequences",
+    "thinking",
+    "budget_tokens",
+    "source",
+    "data",
+    "query",
+    "documents",
+    "text_1",
+    "text_2",
 ]
+PROMPTS = ("messages", "prompt", "input", "query", "documents", "text_1", "text_2")
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=20),
@@ -49,7 +87,10 @@ damaged = st.tuples(objects, st.integers(0, 400), st.binary(max_size=4)).map(
 )
 
 
-def check_facts(completion: CompletionRequest) -> None:
+def check_facts(parsed: InferenceRequest) -> None:
+    completion = parsed.completion
+    assert isinstance(parsed.stream, bool)
+    assert parsed.input_size >= 0
     assert 1 <= completion.sequences <= 128 * 2048
     assert completion.max_tokens is None or 1 <= completion.max_tokens < 2**31
     assert 0 <= completion.min_tokens < 2**31
@@ -71,14 +112,25 @@ def test_any_bytes_are_facts_in_range_or_malformed(body: bytes) -> None:
             parsed = dialect.parse_request(body, tenant="t")
         except MalformedBody:
             continue
-        check_facts(parsed.completion)
+        check_facts(parsed)
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.dictionaries(st.sampled_from([k for k in KEYS if k not in ("messages", "prompt")]), values))
+@given(st.dictionaries(st.sampled_from([k for k in KEYS if k not in PROMPTS]), values))
 def test_optional_fields_never_spoil_a_body(fields: dict[str, object]) -> None:
-    """With a readable conversation, nothing in the other fields makes a body malformed."""
-    chat = json.dumps(fields | {"messages": [{"role": "user", "content": "hello"}]}).encode()
-    assert DIALECTS[0].parse_request(chat, tenant="").completion.messages[0].text == "hello"
-    text = json.dumps(fields | {"prompt": "hello"}).encode()
-    assert DIALECTS[1].parse_request(text, tenant="").completion.messages[0].text == "hello"
+    """With a readable prompt, nothing in the other fields makes a body malformed, in any of the JSON APIs."""
+    turns = [{"role": "user", "content": "hello"}]
+    prompts: dict[str, dict[str, object]] = {
+        "openai_chat": {"messages": turns},
+        "openai_completions": {"prompt": "hello"},
+        "openai_responses": {"input": turns},
+        "anthropic_messages": {"messages": turns},
+        "openai_embeddings": {"input": "hello"},
+        "rerank": {"query": "q", "documents": ["hello"]},
+        "score": {"text_1": "q", "text_2": "hello"},
+        "openai_speech": {"input": "hello"},
+    }
+    for dialect in DIALECTS:
+        if dialect.name in prompts:
+            body = json.dumps(fields | prompts[dialect.name]).encode()
+            assert dialect.parse_request(body, tenant="").completion.messages[-1].text == "hello"

@@ -290,18 +290,35 @@ CLASS = Key(
     scope=Scope.REQUEST,
     default="none",
     expected="the NAME of a class that a `tidegate-class-NAME` key defines: 1 to 32 of the characters a-z 0-9 _ -",
-    meaning="Class of the request; its terms win over `tidegate-ttft-budget-ms`.",
+    meaning=(
+        "Class of the request; its terms win over `tidegate-ttft-budget-ms`. May be a command operator (a verified "
+        "claim); a class that is not defined counts as none."
+    ),
     read=class_name,
+)
+CLASS_FROM = Key(
+    name="tidegate-class-from",
+    scope=Scope.REQUEST,
+    default="none",
+    expected="`header:NAME` with a header's name in lower case",
+    meaning=(
+        "Header in which clients may name a class for a request. They can step down only: of the budgets the longer "
+        "and of the weights the smaller holds, and the contract stays that of `tidegate-class`."
+    ),
+    read=header_source,
 )
 CLASS_TERMS = Key(
     name=f"{CLASS_PREFIX}NAME",
     scope=Scope.REQUEST,
     default="none",
     expected=(
-        f"`ttft-budget-ms=500,weight=4`, either or both: a budget from 1 to {TTFT_BUDGET_MS_MAX} ms, "
-        f"a weight from 1 to {WEIGHT_MAX}"
+        "`ttft-budget-ms=500,weight=4,concurrency-max=8,requests-per-minute-max=600,tokens-per-minute-max=90000`, at "
+        f"least one of them: a budget from 1 to {TTFT_BUDGET_MS_MAX} ms, a weight from 1 to {WEIGHT_MAX}, limits from 1"
     ),
-    meaning="Terms of one class, at most 16 of them: TTFT budget, and the share of its tenants beside others'.",
+    meaning=(
+        "Terms of one class, at most 16 of them: TTFT budget, the share of its tenants beside others', and what each "
+        "of its tenants may have in the pool at once and ask for in a minute."
+    ),
     read=class_terms,
 )
 ASK_USAGE = _switch(
@@ -358,6 +375,7 @@ _ALL: tuple[Key[Any], ...] = (
     TENANT,
     TENANT_FROM,
     CLASS,
+    CLASS_FROM,
     CLASS_TERMS,
     ASK_USAGE,
     REASON,
@@ -371,7 +389,7 @@ KEYS: dict[str, Key[Any]] = {key.name: key for key in _ALL}
 
 def key_of(name: str) -> Key[Any] | None:
     """The key that `name` is, a class's own key included; None where there is no such key."""
-    if name.startswith(CLASS_PREFIX):
+    if name.startswith(CLASS_PREFIX) and name != CLASS_FROM.name:
         return CLASS_TERMS
     return KEYS.get(name)
 

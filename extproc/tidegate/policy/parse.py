@@ -1,8 +1,10 @@
 """From the pairs in Envoy's gRPC initial metadata to a policy; pure, and strict: one bad key fails the whole text."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
+from tidegate.admission.contract import Contract
 from tidegate.admission.dollars import Price
 from tidegate.admission.limits import GateName, Limits, Mode
 from tidegate.errors import PolicyError
@@ -137,12 +139,14 @@ def _check_guards(limits: Limits, stated: dict[str, str]) -> None:
 
 def _request(stated: dict[str, str]) -> RequestPolicy:
     usual = RequestPolicy()
-    tenant_class, terms = _class_in_force(stated)
+    defined = _classes(stated)
+    tenant_class = _class_in_force(stated, defined)
+    terms = defined.get(tenant_class, ClassTerms())
     message_timeout_s = _read(stated, keys.MESSAGE_TIMEOUT_MS, usual.message_timeout_s)
     ttft_budget_s = _read(stated, keys.TTFT_BUDGET_MS, usual.ttft_budget_s)
     conversation_budget_s = _read_stated(stated, keys.CONVERSATION_BUDGET_MS)
     client_timeout_s = _read(stated, keys.CLIENT_TIMEOUT_MS, 0.0)
-    return RequestPolicy(
+    policy = RequestPolicy(
         ttft_budget_s=ttft_budget_s if terms.ttft_budget_s is None else terms.ttft_budget_s,
         conversation_budget_s=conversation_budget_s if terms.ttft_budget_s is None else None,
         tpot_target_s=_read(stated, keys.TPOT_TARGET_MS, usual.tpot_target_s),
@@ -154,10 +158,47 @@ def _request(stated: dict[str, str]) -> RequestPolicy:
         weight=usual.weight if terms.weight is None else terms.weight,
         shadow=_read(stated, keys.SHADOW, False),
         tenant_class=tenant_class,
+        contract=_contract(tenant_class, terms),
+        class_header=_read(stated, keys.CLASS_FROM, ""),
         ask_usage=_read(stated, keys.ASK_USAGE, False),
         shows_figures=_read(stated, keys.REASON, True),
         price=_price(stated),
         text=_text(_of_scope(stated, Scope.REQUEST)),
+    )
+    _check_steps(policy, stated, defined)
+    return replace(policy, steps_down=_steps_down(policy, defined)) if policy.class_header else policy
+
+
+def _check_steps(policy: RequestPolicy, stated: dict[str, str], defined: Mapping[str, ClassTerms]) -> None:
+    """A header that names classes needs classes."""
+    if policy.class_header and not defined:
+        expected = f"a class, defined by `{keys.CLASS_TERMS.name}`, beside it"
+        raise PolicyError(keys.CLASS_FROM.name, shown(stated[keys.CLASS_FROM.name]), expected)
+
+
+def _steps_down(policy: RequestPolicy, defined: Mapping[str, ClassTerms]) -> dict[str, RequestPolicy]:
+    """What each class comes to where a client asks for it: never more than `policy` grants already."""
+    return {
+        name: replace(
+            policy,
+            tenant_class=name,
+            ttft_budget_s=max(policy.ttft_budget_s, terms.ttft_budget_s or 0.0),
+            conversation_budget_s=None if terms.ttft_budget_s is not None else policy.conversation_budget_s,
+            weight=min(policy.weight, policy.weight if terms.weight is None else terms.weight),
+            contract=policy.contract if policy.tenant_class else _contract(name, terms),
+        )
+        for name, terms in defined.items()
+    }
+
+
+def _contract(name: str, terms: ClassTerms) -> Contract | None:
+    if not terms.has_contract:
+        return None
+    return Contract(
+        name=name,
+        requests=terms.requests,
+        requests_per_minute=terms.requests_per_minute,
+        tokens_per_minute=terms.tokens_per_minute,
     )
 
 
@@ -170,22 +211,25 @@ def _price(stated: dict[str, str]) -> Price | None:
     return None if price == Price() else price
 
 
-def _class_in_force(stated: dict[str, str]) -> tuple[str, ClassTerms]:
-    """The class the request is in and its terms; every class defined is read, so that a mistake shows at once."""
+def _classes(stated: dict[str, str]) -> dict[str, ClassTerms]:
+    """Every class defined, whether in force or not, so that a mistake shows at once."""
     defined: dict[str, ClassTerms] = {}
     for key, value in stated.items():
-        if not key.startswith(keys.CLASS_PREFIX):
+        if key_of(key) is not keys.CLASS_TERMS:
             continue
         defined[_class_defined_by(key, value)] = keys.CLASS_TERMS.value(value, name=key)
         if len(defined) > CLASSES_MAX:
             raise PolicyError(shown(key), shown(value), f"at most {CLASSES_MAX} classes")
+    return defined
+
+
+def _class_in_force(stated: dict[str, str], defined: Mapping[str, ClassTerms]) -> str:
+    """The class the request is in, or none."""
     name = _read(stated, keys.CLASS, "")
-    if not name:
-        return "", ClassTerms()
-    if name not in defined:
+    if name and name not in defined:
         expected = f"the name of a defined class ({', '.join(defined) or 'there is none'})"
         raise PolicyError(keys.CLASS.name, shown(name), expected)
-    return name, defined[name]
+    return name
 
 
 def _class_defined_by(key: str, value: str) -> str:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tidegate.errors import PolicyError
-from tidegate.policy.keys import PREFIX, TENANT
+from tidegate.policy.keys import CLASS, PREFIX, TENANT
 from tidegate.policy.parse import TEXT_BYTES_MAX, VALUE_BYTES_MAX, parse_policy, pool_name_stated
 from tidegate.policy.records import Policy
 from tidegate.policy.values import POOL_NAME_LEN_MAX, pool_name_of_cluster
@@ -30,7 +30,8 @@ class Reading(Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         pool: name of the pool, known even where the text is bad.
-        policy: None where the text is bad; `error` then says why.
+        policy: None where the text is bad; of one whose class is unknown, what holds without a class.
+        error: what is wrong with the text, or None.
         tenant_value: of `tidegate-tenant`, or None where the mesh names nobody.
     """
 
@@ -114,6 +115,10 @@ def _parse(pairs: list[tuple[str, str]], cluster_name: str) -> Reading:
         policy = parse_policy(pairs, default_pool=cluster_name)
     except PolicyError as error:
         kept = PolicyError(error.key, error.value, error.expected)  # with a traceback it would keep frames alive
+        classless = [pair for pair in pairs if pair[0] != CLASS.name]
+        if error.key == CLASS.name and len(classless) < len(pairs):
+            # a claim names it, most likely: the last good policy could be that of another class, and a better one
+            return structs.replace(_parse(classless, cluster_name), error=kept)
         return Reading(pool=pool_name_stated(pairs, default_pool=cluster_name), policy=None, error=kept)
     return Reading(pool=policy.pool.name, policy=policy)
 

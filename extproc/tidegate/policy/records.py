@@ -1,7 +1,9 @@
 """What a set of `tidegate-*` keys says, once it is read."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidegate.admission.contract import Contract
 from tidegate.admission.dollars import Price
 from tidegate.admission.limits import Limits
 
@@ -70,6 +72,9 @@ class RequestPolicy:
         weight: share of the tenant beside the others that wait.
         shadow: decide and report, admit all.
         tenant_class: name of the class in force, or empty.
+        contract: what each tenant of the class may ask of the pool, or None.
+        class_header: header in which clients may name a class, or empty.
+        steps_down: what holds instead for a request that names this class; none of them is better than this policy.
         ask_usage: ask for the usage of streams whose caller does not say.
         shows_figures: refusals show their callers what was measured and allowed, beside the rule.
         price: what the request is charged, or None where nothing is.
@@ -87,6 +92,9 @@ class RequestPolicy:
     weight: int = 1
     shadow: bool = False
     tenant_class: str = ""
+    contract: Contract | None = None
+    class_header: str = ""
+    steps_down: Mapping[str, "RequestPolicy"] = field(default_factory=dict, compare=False)
     ask_usage: bool = False
     shows_figures: bool = True
     price: Price | None = None

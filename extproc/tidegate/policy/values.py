@@ -21,6 +21,8 @@ POOL_NAMES_RESERVED = frozenset({"overflow"})
 """The pool that takes what no table has room for; nobody else may be called so."""
 WEIGHT_MAX = 100
 TTFT_BUDGET_MS_MAX = 600_000
+CONCURRENCY_MAX = 1_000_000
+PER_MINUTE_MAX = 1_000_000_000
 DIGITS_MAX = 12
 USD_MAX = 1_000_000
 GATES_MAX = len(GateName)
@@ -36,10 +38,25 @@ _DIGEST_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassTerms:
-    """What a class grants: a time-to-first-token budget and a share beside others; None leaves the route's."""
+    """What a class grants; None leaves the route's budget and weight, and sets no limit.
+
+    Attributes:
+        ttft_budget_s: time to first token.
+        weight: share beside other tenants.
+        requests, requests_per_minute, tokens_per_minute: limits of each of its tenants; see admission/contract.py.
+    """
 
     ttft_budget_s: float | None = None
     weight: int | None = None
+    requests: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+    @property
+    def has_contract(self) -> bool:
+        """Whether it limits its tenants."""
+        limits = (self.requests, self.requests_per_minute, self.tokens_per_minute)
+        return any(limit is not None for limit in limits)
 
 
 def whole(text: str, lowest: int, highest: int) -> int:
@@ -135,16 +152,28 @@ def header_source(text: str) -> str:
     return name
 
 
+_TERMS_MAX = {
+    "ttft-budget-ms": TTFT_BUDGET_MS_MAX,
+    "weight": WEIGHT_MAX,
+    "concurrency-max": CONCURRENCY_MAX,
+    "requests-per-minute-max": PER_MINUTE_MAX,
+    "tokens-per-minute-max": PER_MINUTE_MAX,
+}
+
+
 def class_terms(text: str) -> ClassTerms:
-    """`ttft-budget-ms=500,weight=4`: at least one of the two, each once."""
-    stated: dict[str, str] = {}
-    for part in text.split(","):
+    """`ttft-budget-ms=500,weight=4,concurrency-max=8`: at least one of the terms, each once and at least 1."""
+    stated: dict[str, int] = {}
+    for part in text.split(",", len(_TERMS_MAX)):
         name, equals, value = part.strip(" ").partition("=")
-        if not equals or name in stated or name not in {"ttft-budget-ms", "weight"}:
+        if not equals or name in stated or name not in _TERMS_MAX:
             raise ValueError(text)
-        stated[name] = value
-    budget, weight = stated.get("ttft-budget-ms"), stated.get("weight")
+        stated[name] = whole(value, 1, _TERMS_MAX[name])
+    budget_ms = stated.get("ttft-budget-ms")
     return ClassTerms(
-        ttft_budget_s=None if budget is None else whole(budget, 1, TTFT_BUDGET_MS_MAX) / 1000.0,
-        weight=None if weight is None else whole(weight, 1, WEIGHT_MAX),
+        ttft_budget_s=None if budget_ms is None else budget_ms / 1000.0,
+        weight=stated.get("weight"),
+        requests=stated.get("concurrency-max"),
+        requests_per_minute=stated.get("requests-per-minute-max"),
+        tokens_per_minute=stated.get("tokens-per-minute-max"),
     )

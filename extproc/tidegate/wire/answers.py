@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from tidegate.admission.decision import Admit, Reason, Reject, Rule
 from tidegate.admission.dollars import Price
+from tidegate.admission.service_book import TRUST_MIN
 from tidegate.dialects import with_usage_asked
 from tidegate.intake import Opening, Weighed
 from tidegate.seal import Seal
@@ -27,7 +28,13 @@ _MESSAGES: dict[Rule, str] = {
     Rule.NO_ENGINE: "No engine is available for this model. Please retry later.",
     Rule.SHUTTING_DOWN: "The admission service is shutting down. Please retry.",
     Rule.REQUEST_TOO_LARGE: "The request is larger than the model can ever hold; retrying cannot help.",
+    Rule.TENANT_CONCURRENCY: "You have as many requests in progress as your contract allows. Please retry later.",
+    Rule.TENANT_REQUESTS: "Your requests of this minute are used up. Please retry after the time given.",
+    Rule.TENANT_TOKENS: "Your tokens of this minute are used up. Please retry after the time given.",
+    Rule.SUPERSEDED: "The same request has been sent again, and that one is served instead.",
 }
+_GRPC_STATUS = {429: 8, 503: 14, 413: 3, 409: 10}
+"""RESOURCE_EXHAUSTED, UNAVAILABLE, INVALID_ARGUMENT, ABORTED, by the HTTP status of a verdict."""
 _FALLBACK_BODY = b'{"error":{"message":"%s","type":"server_error","param":null,"code":"%s"}}'
 
 
@@ -40,6 +47,7 @@ class Ruling(Struct, frozen=True, gc=False):
         reason: with the figures.
         waited_s, kv_tokens: time held and KV tokens booked.
         engine: address of the engine that it is to go to; empty where Envoy chooses.
+        trust: what its time will be worth, where it has no tokens (see service_book.py).
     """
 
     decision: str
@@ -48,20 +56,21 @@ class Ruling(Struct, frozen=True, gc=False):
     waited_s: float = 0.0
     kv_tokens: int = 0
     engine: str = ""
+    trust: float = 1.0
 
     @classmethod
     def of(cls, admit: Admit, *, waited_for: Reason | None, why_default: str) -> "Ruling":
         """The ruling behind an admit; `waited_for` is what kept it waiting, if anything did."""
         if waited_for is not None:
             code = waited_for.rule.value
-            return cls("delay", code, waited_for, admit.waited_s, admit.kv_tokens, admit.engine)
+            return cls("delay", code, waited_for, admit.waited_s, admit.kv_tokens, admit.engine, admit.trust)
         code = why_default or admit.reason.rule.value
-        return cls("admit", code, admit.reason, 0.0, admit.kv_tokens, admit.engine)
+        return cls("admit", code, admit.reason, 0.0, admit.kv_tokens, admit.engine, admit.trust)
 
     @classmethod
     def shadow(cls, reason: Reason) -> "Ruling":
         """The ruling on a request that is admitted only because its policy is a shadow."""
-        return cls("admit", f"shadow_{reason.rule}", reason)
+        return cls("admit", f"shadow_{reason.rule}", reason, trust=TRUST_MIN)
 
 
 class Answers:
@@ -105,6 +114,12 @@ class Answers:
             metadata["ticket"] = self._seal.close(estimate.ticket, opening.id)
             if opening.dialect is not None:
                 metadata["api"] = opening.dialect.name
+        service = weighed.service
+        if service is not None:
+            metadata["predicted_service_ms"] = round(service.mean_s * 1000.0, 1)
+            metadata["ticket"] = self._seal.close(service.ticket(trust=ruling.trust), opening.id)
+            if opening.dialect is not None:
+                metadata["api"] = opening.dialect.name
         if weighed.model_label != weighed.model:
             metadata["model_name"] = weighed.model
         if opening.policy.price is not None:
@@ -116,7 +131,9 @@ class Answers:
         """The answer that the client gets from us; it carries the whole metadata, also when it answers the headers."""
         reason = verdict.reason
         shown = str(reason) if opening.policy.shows_figures else reason.rule.value
-        headers = {"content-type": "application/json", "x-tidegate-reason": shown}
+        headers = {"x-tidegate-reason": shown}
+        if not opening.is_grpc:  # Envoy sets the type that gRPC clients insist on
+            headers["content-type"] = "application/json"
         headers.update(self._retry_headers(reason, verdict.retry_after_s))
         message = _MESSAGES[reason.rule]
         if opening.dialect is None:
@@ -140,6 +157,7 @@ class Answers:
             body=body,
             details=f"tidegate_{reason.rule}",
             metadata=metadata,
+            grpc_status=_GRPC_STATUS[verdict.status] if opening.is_grpc else None,
         )
 
     def _identity(self, opening: Opening) -> dict[str, Scalar]:

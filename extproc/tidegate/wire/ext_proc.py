@@ -176,7 +176,7 @@ class Conversation:
         if opening.kind is Kind.INFERENCE:
             refusal = self._foreseen(opening)
             return self._answers.pending(opening) if refusal is None else self._refuse(opening, None, refusal)
-        if opening.kind is Kind.BODYLESS or self._service.draining:
+        if opening.kind is not Kind.UNKNOWN_API or self._service.draining:
             self._tally.add(Count.DECISIONS, opening.pool.name, "pass", opening.kind.value)
             return self._answers.passed(opening)
         weighed = self._intake.default(opening, opening.kind.value)
@@ -189,8 +189,8 @@ class Conversation:
     def _foreseen(self, opening: Opening) -> Reject | None:
         """The refusal that this request would meet however small it is: then its body need not be uploaded."""
         pool = opening.pool
-        if opening.policy.shadow or pool.controller.at_ease:
-            return None
+        if opening.policy.shadow or opening.signs.may_follow or pool.controller.at_ease:
+            return None  # also of one that may take the place of an earlier try, which its body tells
         refusal: Reject | None = None
         for work in self._intake.least(opening):
             refusal = pool.turnstile.preview(work)

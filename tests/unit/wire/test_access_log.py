@@ -84,6 +84,10 @@ def test_a_whole_answer_has_no_time_to_first_token() -> None:
         (entry(status=200, details="http2.remote_reset"), Ending.CLIENT_CANCELLED),
         (entry(stream_error="1", error_code="503"), Ending.ENGINE_REFUSED),
         (entry(stream_error="1", error_code="500"), Ending.ENGINE_FAILED),
+        (entry(stream_error="1", error_type="overloaded_error"), Ending.ENGINE_REFUSED),
+        (entry(stream_error="1", error_type="rate_limit_error"), Ending.ENGINE_REFUSED),
+        (entry(stream_error="1", error_type="api_error"), Ending.ENGINE_FAILED),
+        (entry(status=529), Ending.ENGINE_REFUSED),
         (entry(status=503), Ending.ENGINE_REFUSED),
         (entry(status=429), Ending.ENGINE_REFUSED),
         (entry(status=503, details="upstream_reset_before_response_started{connection_failure}"), Ending.ENGINE_FAILED),
@@ -102,6 +106,16 @@ def test_a_stream_that_was_cut_after_its_headers_is_a_failure() -> None:
     made = entry(status=200)
     made.common_properties.response_flags.upstream_remote_reset = True
     assert read(made).ending is Ending.ENGINE_FAILED
+
+
+@pytest.mark.parametrize(
+    ("api", "ttft_s"), [("openai_chat", 0.3), ("anthropic_messages", 0.3), ("openai_responses", None), ("", 0.3)]
+)
+def test_the_first_byte_of_responses_is_no_first_token(api: str, ttft_s: float | None) -> None:
+    """Its streams open with an event of their own, at once: when the first token came is not known."""
+    made = entry(ours={"api": api})
+    made.common_properties.custom_tags["ttft_us"] = "300000"
+    assert read(made).ttft_s == ttft_s
 
 
 def test_an_entry_without_our_id_is_no_outcome() -> None:

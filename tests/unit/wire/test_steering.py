@@ -16,7 +16,7 @@ from tidegate.wire.events import BodyMode, Continue, Phase, RequestHeaders
 
 ENGINES = ("10.0.0.1:80", "10.0.0.2:80")
 STEERED = {"engines": ",".join(ENGINES), "steer": "on", "slots_max": "1", "ttft_budget_ms": "60000"}
-SPEECH = RequestHeaders({":method": "POST", ":path": "/v1/audio/speech"})
+PICTURE = RequestHeaders({":method": "POST", ":path": "/v1/images/generations"})
 
 
 async def admitted(stream: MemoryStream) -> Continue:
@@ -59,7 +59,7 @@ async def test_what_cannot_be_read_is_steered_in_the_reply_to_its_headers() -> N
     """An unknown API and a malformed body go where they are booked, over the limit if need be."""
     service = Service(**STEERED)
     for _ in range(3):
-        stream, _ = service.stream(SPEECH)
+        stream, _ = service.stream(PICTURE)
         reply = await admitted(stream)
         assert (reply.phase, reply.body_mode) == (Phase.REQUEST_HEADERS, BodyMode.SKIP_BODY)
         assert reply.headers is not None

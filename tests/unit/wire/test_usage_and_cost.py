@@ -156,7 +156,7 @@ async def test_without_a_price_nothing_is_said_of_money() -> None:
 async def test_a_request_of_an_unknown_api_is_priced_at_its_default() -> None:
     """It is booked at a default cost, and that is what it is expected to cost."""
     service = Service(**TOKEN_PRICES)
-    stream, task = service.stream(RequestHeaders({":method": "POST", ":path": "/v1/embeddings"}))
+    stream, task = service.stream(RequestHeaders({":method": "POST", ":path": "/v1/images/generations"}))
     reply = await stream.heard()
     assert isinstance(reply, Continue)
     assert reply.metadata is not None
