@@ -18,6 +18,7 @@ from tidegate.policy import PolicyReader, PoolPolicy, Reading, RequestPolicy, pa
 from tidegate.state_file import PoolState, SavedState
 from tidegate.turnstile import Turnstile
 from tidegate_estimator import Estimator
+from tidegate_estimator.service_time import ServiceTimes
 from tidegate_estimator.usage import UsageRatios
 
 POOLS_MAX = 256
@@ -35,6 +36,7 @@ class Pool:
     Attributes:
         policy: pool-scoped settings in force; `policy.text` is their text.
         last_seen_s: when the last stream came; `started_s` when the pool came into being.
+        service_times: of models without tokens.
         usage: counts the tokens of answers whose engine does not.
     """
 
@@ -46,6 +48,7 @@ class Pool:
     started_s: float
     last_seen_s: float
     usage: UsageRatios = field(default_factory=UsageRatios)
+    service_times: ServiceTimes = field(default_factory=ServiceTimes)
 
 
 class Change(StrEnum):
@@ -234,6 +237,7 @@ class Pools:
         pool.controller.restore_books(saved.books, now_s)
         pool.controller.restore_pace(saved.pace)
         pool.usage.restore(saved.usage)
+        pool.service_times.restore(saved.service_times)
 
 
 def _is_empty(pool: Pool, now_s: float) -> bool:
@@ -250,4 +254,5 @@ def _saved(entry: _Entry, now_s: float) -> PoolState:
         books=pool.controller.dump_books(now_s),
         pace=dict(pool.controller.dump_pace()),
         usage=pool.usage.dump(),
+        service_times=pool.service_times.dump(),
     )

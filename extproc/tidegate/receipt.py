@@ -23,6 +23,7 @@ def receipt(
         "pool": outcome.pool,
         "tenant": outcome.tenant,
         "model": outcome.model,
+        "api": outcome.api,
         "decision": outcome.decision,
         "reason": outcome.reason,
         "ending": outcome.ending.value,

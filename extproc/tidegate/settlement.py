@@ -11,12 +11,14 @@ from tidegate.admission.allowance import Allowance
 from tidegate.admission.cost import finished
 from tidegate.admission.dollars import NANO
 from tidegate.admission.outcome import Charge, Ending, Outcome
+from tidegate.admission.work import Work
 from tidegate.clock import Clock
 from tidegate.intake import Intake
 from tidegate.pools import Pool, Pools
 from tidegate.receipt import ReceiptField, receipt
 from tidegate.seal import Seal
 from tidegate.tally import Count, Tally
+from tidegate_estimator.service_ticket import ServiceTicket, open_service_ticket
 from tidegate_estimator.usage import AnswerKind
 
 LEARNED_PER_S_MAX = 200.0
@@ -80,10 +82,16 @@ class Settlement:
             return None
         if complete:
             self._intake.prove(outcome.tenant, outcome.model)
+        service = open_service_ticket(ticket)
+        if service is not None:
+            self._learn_service_time(pool, outcome, service)
+            return None
         # Of streams only: a whole JSON answer always tells its usage, or its bytes say little about its tokens.
         whole = complete and outcome.stream and outcome.status == HTTPStatus.OK and outcome.response_bytes > 0
         kind = AnswerKind(outcome.model, outcome.stream, outcome.api)
         tokens = outcome.completion_tokens
+        if tokens is None and outcome.prompt_tokens is not None and not outcome.stream:
+            tokens = 0  # embeddings and the like tell their prompt alone
         if tokens is None:
             inferred = pool.usage.infer(kind, outcome.response_bytes) if whole else None
             self._learn_inferred(pool, outcome, ticket, inferred)
@@ -91,10 +99,38 @@ class Settlement:
         self._tally.add(Count.USAGE, outcome.pool, "reported")
         if whole:
             pool.usage.learn(kind, outcome.response_bytes, tokens)
-        if complete:
+        if complete and outcome.completion_tokens is not None:
             self._score(outcome, tokens)
         self._teach(pool, outcome, ticket, tokens)
         return None
+
+    def _learn_service_time(self, pool: Pool, outcome: Outcome, ticket: ServiceTicket) -> None:
+        """Teach how long a model without tokens takes, and compare with what was predicted where no queue is in it."""
+        cut = outcome.ending is Ending.CLIENT_CANCELLED
+        # Envoy times the way to the client only where it got there; of one that left, all but the hold was the engine's
+        took_s = outcome.duration_s - outcome.hold_s if cut else outcome.e2e_s
+        if took_s is None or (cut and not outcome.attempts):
+            self._tally.add(Count.UNLEARNED, outcome.pool, outcome.ending.value)
+            return
+        if ticket.trust >= 1.0 and not cut:
+            self._score_service_time(outcome, ticket, took_s)
+        if not self._lessons.take(self._clock.now_s()):
+            self._tally.add(Count.UNLEARNED, outcome.pool, "enough_learned")
+        elif not pool.service_times.learn(ticket, took_s, cut=cut):
+            self._tally.add(Count.UNLEARNED, outcome.pool, "crowded")
+
+    def _score_service_time(self, outcome: Outcome, ticket: ServiceTicket, e2e_s: float) -> None:
+        """The same figures of service times as of lengths, in seconds."""
+        labels = self._intake.tenants.label(outcome.tenant), self._intake.models.label(outcome.model)
+        add, p90_s = self._tally.add, ticket.p90_s
+        add(Count.SCORED_TIMED_ANSWERS, *labels)
+        add(Count.SCORED_PREDICTED_SECONDS, *labels, by=ticket.mean_s)
+        add(Count.SCORED_SERVICE_SECONDS, *labels, by=e2e_s)
+        if e2e_s <= p90_s:
+            add(Count.SCORED_TIMED_WITHIN_P90, *labels)
+            add(Count.SCORED_P90_PINBALL_SECONDS, *labels, by=0.1 * (p90_s - e2e_s))
+        else:
+            add(Count.SCORED_P90_PINBALL_SECONDS, *labels, by=0.9 * (e2e_s - p90_s))
 
     def _score(self, outcome: Outcome, tokens: int) -> None:
         """Keep the estimator honest in public: coverage of p90, bias of the mean, pinball loss, by tenant and model.
@@ -135,22 +171,12 @@ class Settlement:
             self._tally.add(Count.UNLEARNED, outcome.pool, "not_taken")
 
     def _charge(self, pool: Pool | None, outcome: Outcome, charge: Charge, inferred_tokens: int | None) -> int | None:
-        """What the request cost, in nano-dollars, counted too; None where nobody says how many tokens it had."""
-        completion_tokens = outcome.completion_tokens if inferred_tokens is None else inferred_tokens
-        if completion_tokens is None and outcome.prompt_tokens is None:
-            return None
-        completion_tokens = completion_tokens or 0  # embeddings have none
-        prompt_tokens = outcome.prompt_tokens
-        if prompt_tokens is None:
-            prompt_tokens = charge.predicted_prompt_tokens
-        if charge.price.by_tokens:
-            nanousd = charge.price.of_tokens(prompt_tokens, completion_tokens)
-        elif pool is not None:
-            work = finished(
-                prompt_tokens=prompt_tokens, completion_tokens=completion_tokens, sequences=charge.sequences
-            )
-            nanousd = charge.price.of_time(pool.controller.price(work).bottleneck_s)
-        else:  # another replica's pool, whose engines this one knows nothing of
+        """What the request cost, in nano-dollars, counted too; None where nobody can say."""
+        if charge.timed:
+            nanousd = _time_nanousd(pool, outcome, charge)
+        else:
+            nanousd = _token_nanousd(pool, outcome, charge, inferred_tokens)
+        if nanousd is None:
             return None
         tenant, model = self._intake.tenants.label(outcome.tenant), self._intake.models.label(outcome.model)
         self._tally.add(Count.COST_USD, _label_of(outcome, pool), tenant, model, by=nanousd / NANO)
@@ -171,3 +197,27 @@ class Settlement:
 
 def _label_of(outcome: Outcome, pool: Pool | None) -> str:
     return "unknown" if pool is None else outcome.pool
+
+
+def _time_nanousd(pool: Pool | None, outcome: Outcome, charge: Charge) -> int | None:
+    """What a request without tokens cost, by the time it took; None where it has no price or did not end well."""
+    if pool is None or charge.price.by_tokens or outcome.ending is not Ending.COMPLETE or outcome.e2e_s is None:
+        return None
+    return charge.price.of_time(pool.controller.price(Work(id="", service_s=outcome.e2e_s)).bottleneck_s)
+
+
+def _token_nanousd(pool: Pool | None, outcome: Outcome, charge: Charge, inferred_tokens: int | None) -> int | None:
+    """What a request cost by its tokens; None where nobody says how many they were."""
+    completion_tokens = outcome.completion_tokens if inferred_tokens is None else inferred_tokens
+    if completion_tokens is None and outcome.prompt_tokens is None:
+        return None
+    completion_tokens = completion_tokens or 0  # embeddings have none
+    prompt_tokens = outcome.prompt_tokens
+    if prompt_tokens is None:
+        prompt_tokens = charge.predicted_prompt_tokens
+    if charge.price.by_tokens:
+        return charge.price.of_tokens(prompt_tokens, completion_tokens)
+    if pool is None:  # another replica's, whose engines this one knows nothing of
+        return None
+    work = finished(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens, sequences=charge.sequences)
+    return charge.price.of_time(pool.controller.price(work).bottleneck_s)

@@ -33,6 +33,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         books: the admission controller's, one entry a request in flight.
         pace: what was learned of the engines' pace.
         usage: what was learned of bytes and tokens, one record a kind of answers.
+        service_times: what was learned of models without tokens, one record a model and size of input.
     """
 
     name: str
@@ -40,6 +41,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     books: list[dict[str, Any]] = []
     pace: dict[str, Any] = {}
     usage: list[UsageRecord] = []
+    service_times: list[list[float]] = []
 
 
 class SavedState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

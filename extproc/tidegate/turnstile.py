@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tidegate.admission.attempt import Attempt
 from tidegate.admission.controller import Controller
 from tidegate.admission.decision import Decision, Enqueue, Reject, Verdict
 from tidegate.admission.outcome import Outcome
@@ -70,6 +71,10 @@ class Turnstile:
         refusal = self.controller.preview(work, self._clock.now_s())
         self._deliver()
         return refusal
+
+    def refused_unread(self, attempt: Attempt | None) -> None:
+        """A request was refused for what `preview` said; it never entered."""
+        self.controller.refused_unread(attempt, self._clock.now_s())
 
     def settle(self, outcome: Outcome) -> bool:
         """Take in how a request ended; True the first time its id is seen."""

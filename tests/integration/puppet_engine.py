@@ -53,6 +53,14 @@ class Call:
         self._steps.put_nowait(b"data: [DONE]\n\n")
         self._steps.put_nowait(None)
 
+    def send(self, content: bytes) -> None:
+        """Stream these very bytes; `begin` first, and `close` when it is over."""
+        self._steps.put_nowait(content)
+
+    def close(self) -> None:
+        """End the stream without a mark."""
+        self._steps.put_nowait(None)
+
     def complete(self, *, prompt_tokens: int = 8, completion_tokens: int = 3) -> None:
         """Answer at once, with usage, streamed where a stream was asked for."""
         usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}

@@ -74,7 +74,7 @@ async def test_every_decision_is_counted_by_tenant_and_model(puppet: PuppetStack
     assert (await stack.ask(headers=ACME, messages=long_prompt)).status == 429
     async with stack.http.get("/v1/chat/completions", headers=ACME) as response:
         assert response.status == 200
-    assert (await stack.ask("/v1/embeddings", headers=ACME)).status == 200
+    assert (await stack.ask("/pooling", headers=ACME)).status == 200
     running.complete()
     assert (await admitted).status == (await delayed).status == 200
     lines = await stack.service.requests(5)

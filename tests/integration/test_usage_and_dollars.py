@@ -190,7 +190,7 @@ async def test_an_engines_hour_becomes_dollars(puppet: PuppetStackFactory) -> No
     stack = await puppet(policy={"tidegate-price-engine-hour-usd": "1000000"})
     stack.engine.script = lambda call: call.complete(prompt_tokens=9, completion_tokens=5)
     assert (await stack.ask("/v1/chat/completions", max_tokens=5000)).status == 200
-    assert (await stack.ask("/v1/embeddings")).status == 200
+    assert (await stack.ask("/pooling")).status == 200
     chat, other = await stack.service.requests(2)
     for line in (chat, other):
         assert 0 < line["cost_usd"] < line["predicted_cost_usd"]

@@ -177,7 +177,7 @@ async def test_unknown_apis_are_booked_and_never_refused(puppet: PuppetStackFact
     stack = await puppet(policy=REFUSE_ALL_ELSE)
     asked = [stack.ask()]
     calls = [await stack.engine.call()]
-    for path in ("/v1/embeddings", "/v1/audio/transcriptions", "/generate", "/v2/models/m/infer"):
+    for path in ("/pooling", "/v1/audio/isolation", "/generate", "/classify"):
         asked.append(stack.ask(path, input="Hello"))
         calls.append(await stack.engine.call())
         unknown = len(calls) - 1

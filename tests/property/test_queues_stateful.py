@@ -15,6 +15,7 @@ from tidegate.admission.queues.ranked import Ranked
 from tidegate.admission.work import Work
 
 ALPHA = 3.0
+FLOOR_PACE = 0.9
 LEAD_S = 5.0
 KEYS: dict[Order, Callable[[float, float, float], float]] = {
     Order.COST_DEADLINE: lambda since_s, budget_s, cost_s: since_s + budget_s + ALPHA * cost_s,
@@ -93,8 +94,8 @@ class QueueMachine(RuleBasedStateMachine):
             assert (ahead.requests == 0) == (self.look(since_s) == work.id)
 
     @precondition(lambda self: self.rows)
-    @rule(step_s=STEPS_S, within=st.booleans(), verdict=st.sampled_from(["admit", "admit", "admit", "reject", "wait"]))
-    def serve(self, step_s: float, within: bool, verdict: str) -> None:
+    @rule(step_s=STEPS_S, verdict=st.sampled_from(["admit", "admit", "admit", "reject", "wait"]))
+    def serve(self, step_s: float, verdict: str) -> None:
         self.now_s += step_s
         due = self.is_due(self.now_s)
         turns = self.next_in_turn(self.now_s)
@@ -107,8 +108,7 @@ class QueueMachine(RuleBasedStateMachine):
                 return None
             if verdict == "reject":
                 return Reject(id=waiting.work.id, reason=Reason(Rule.EXPIRED), retry_after_s=1.0)
-            if within:
-                self.queue.charge(waiting.work, waiting.cost_s, self.now_s)
+            self.queue.charge(waiting.work, waiting.cost_s, self.now_s)
             return Admit(id=waiting.work.id, reason=Reason(Rule.CAPACITY))
 
         answer = self.queue.pop_ready(judge, self.now_s)
@@ -119,11 +119,11 @@ class QueueMachine(RuleBasedStateMachine):
             return
         assert answer.id == asked[0].work.id
         row = next(row for row in self.rows if row.waiting is asked[0])
-        self.rows.remove(row)
         if verdict == "admit":
-            if not within:
-                self.queue.charge(row.waiting.work, row.waiting.cost_s, self.now_s)
             self.charged(row.lane, row.weight, row.waiting.cost_s, by_age=due)
+            self.floor += FLOOR_PACE * row.waiting.cost_s / sum(self.weights[name] for name in self.active())
+        self.rows.remove(row)
+        self.forget_below_the_floor()
 
     @rule(tenant=TENANTS, weight=WEIGHTS, cost_s=COSTS_S)
     def dispatch_past_the_queue(self, tenant: str, weight: int, cost_s: float) -> None:
@@ -206,7 +206,7 @@ class QueueMachine(RuleBasedStateMachine):
         if not hasattr(self, "queue"):
             return
         for _ in range(len(self.rows)):
-            self.serve(0.0, within=False, verdict="admit")
+            self.serve(0.0, verdict="admit")
         assert (len(self.queue), self.queue.cost_s, self.queue.next_expiry_s()) == (0, 0.0, None)
 
     # the rules, as a list has them
@@ -253,7 +253,10 @@ class QueueMachine(RuleBasedStateMachine):
         return sorted((row for row in self.rows if row.lane == name), key=lambda row: row.rank)
 
     def active_floor(self) -> float:
-        return min((self.counters[name] for name in self.active()), default=self.floor)
+        if not self.rows:
+            return self.floor
+        lowest = min(self.counters[name] for name in self.active())
+        return min(max(self.floor, lowest), lowest + LEAD_S)
 
     def note_floor(self) -> None:
         self.floor = self.active_floor()

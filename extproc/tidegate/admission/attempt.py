@@ -27,10 +27,12 @@ class Attempt(Struct, frozen=True, kw_only=True, gc=False):
         same: equal for all tries of one request, and for nothing else: it holds whose request it is.
         number: how many tries came before this one, by its client's own count; None where `same` is the client's own
             name for the request.
+        client: whose try it is, as far as that is known of requests that are only counted.
     """
 
     same: Hashable
     number: int | None = None
+    client: Hashable = None
 
     def follows(self, number: int | None) -> bool:
         """Whether this can be a later try than that one; two first tries are two requests that look alike."""
@@ -66,7 +68,13 @@ class Signs(Struct, frozen=True, kw_only=True, gc=False):
             return Attempt(same=(self.key, tenant, "" if tenant else client))
         if self.number is None:
             return None
-        return Attempt(same=(hash(body), len(body), tenant, client), number=self.number)
+        return Attempt(same=(hash(body), len(body), tenant, client), number=self.number, client=(tenant, client))
+
+    def unread(self, *, tenant: str, client: str) -> Attempt | None:
+        """The same of a request whose body nobody has read: it is like no other."""
+        if self.number is None:
+            return None
+        return Attempt(same=None, number=self.number, client=(tenant, client))
 
 
 NO_SIGNS = Signs()

@@ -14,6 +14,7 @@ from math import inf
 from typing import assert_never
 
 from tidegate.admission.asked_delay import AskedDelay
+from tidegate.admission.attempt import Attempt
 from tidegate.admission.contracts import Contracts
 from tidegate.admission.cost import Cost
 from tidegate.admission.decision import Admit, Decision, Enqueue, Reason, Reject, Rule, Verdict
@@ -94,6 +95,7 @@ class Controller:
         load = self._load(work, self.price(work), arriving=True, first_s=first_s)
         decision = decide(work, load, self._limits, now_s=now_s, gates=self._gates)
         if isinstance(decision, Reject):
+            self._retries.ended(work.attempt, now_s)
             return decision
         self._contracts.let_in(work, load.cost.tokens, now_s)
         if isinstance(decision, Admit):
@@ -120,6 +122,10 @@ class Controller:
         load = self._load(work, self.price(work), arriving=True, first_s=now_s)
         decision = decide(work, load, self._limits, now_s=now_s, gates=self._gates)
         return decision if isinstance(decision, Reject) else None
+
+    def refused_unread(self, attempt: Attempt | None, now_s: float) -> None:
+        """A request was refused for what `preview` said, and never submitted."""
+        self._retries.ended(attempt, self._advance(now_s))
 
     def release(self, work_id: str, now_s: float) -> bool:
         """The stream of this request has ended: withdraw it, or give back what it holds; False where it did neither."""
@@ -149,6 +155,8 @@ class Controller:
         self._asked_delay.learn(outcome, now_s)
         if flight is not None:
             self._learn(flight, outcome, now_s)
+            if outcome.ending is not Ending.COMPLETE:
+                self._retries.ended(flight.work.attempt, now_s)
             self._contracts.settle(outcome.id, _tokens_taken(flight, outcome, self._prices.tau_s, now_s), now_s)
         if self._running.settle_orphan(outcome.id, now_s):
             self._serve(now_s)
@@ -247,6 +255,8 @@ class Controller:
             over_kv_tokens=ledger.over_kv_tokens,
             sequences_max=sum(book.slots for book in fleet) if alive else 0,
             kv_tokens_max=sum(book.kv_tokens_max for book in fleet) if alive else 0,
+            timed=sum(book.timed_load().running for book in fleet),
+            timed_max=sum(book.timed_load().most for book in fleet) if alive else 0,
             queue_len=len(self._queue),
             queue_len_max=self._queue_len_max(),
             queued_s=self._queue.cost_s,
@@ -289,7 +299,7 @@ class Controller:
         if before.work_id:
             superseded = self._queue.withdraw(before.work_id)
             assert superseded is not None, f"{before.work_id} is known to wait, but does not"
-            self._turn_away(supersede(superseded, now_s=now_s), now_s)
+            self._turn_away(superseded.work, supersede(superseded, now_s=now_s), now_s)
         return now_s - before.waited_s
 
     def _load(self, work: Work, cost: Cost, *, arriving: bool, first_s: float = 0.0) -> Load:
@@ -376,17 +386,19 @@ class Controller:
             victim = self._queue.overflow(work, cost_s=cost_s, first_s=first_s)
             assert victim is not None, f"nobody makes room for {work.id}"
             self._queue.withdraw(victim.work.id)
-            self._turn_away(evict(victim, load, now_s=now_s), now_s)
+            self._turn_away(victim.work, evict(victim, load, now_s=now_s), now_s)
         self._queue.push(
             Waiting(work=work, since_s=now_s, first_s=first_s, expires_at_s=decision.expires_at_s, cost_s=cost_s)
         )
         self._retries.waits(work, first_s)
         self._drain_rate.watch(waiting=True, now_s=now_s)
 
-    def _turn_away(self, verdict: Reject, now_s: float) -> None:
+    def _turn_away(self, work: Work, verdict: Reject, now_s: float) -> None:
         """Refuse one that has left the queue."""
         self._verdicts[verdict.id] = verdict
         self._retries.done(verdict.id)
+        if verdict.reason.rule is not Rule.SUPERSEDED:
+            self._retries.ended(work.attempt, now_s)
         self._contracts.turned_away(verdict.id, now_s)
 
     def _judge(self, waiting: Waiting, now_s: float) -> Verdict | None:
@@ -398,7 +410,7 @@ class Controller:
             self._note_shortage(verdict, now_s)
             return None
         if isinstance(verdict, Reject):
-            self._turn_away(verdict, now_s)
+            self._turn_away(waiting.work, verdict, now_s)
             return verdict
         self._verdicts[verdict.id] = verdict
         self._retries.done(verdict.id)
@@ -425,13 +437,16 @@ class Controller:
 
     def _learn(self, flight: Flight, outcome: Outcome, now_s: float) -> None:
         """Take in the truth about a request of ours."""
+        if flight.cost.service_s is not None:
+            flight.learn_timed(outcome, now_s)
+            return
         tokens, work = outcome.completion_tokens, flight.work
         if outcome.ending is not Ending.COMPLETE or not tokens:
             return
         self._prices.learn_length(work, tokens, now_s)
         true_s = self._prices.true(work, outcome, tokens, self._fleet.reference).bottleneck_s
         self._queue.correct(work.tenant, work.weight, true_s - flight.cost.bottleneck_s)
-        if flight.book.name and outcome.engine and outcome.engine != flight.book.name:
+        if flight.went_elsewhere(outcome):
             return  # Envoy sent it to another engine: its times say nothing about this one
         row = flight.row or flight.book.row(work.id)
         if row is not None and outcome.e2e_s is not None:

@@ -11,6 +11,11 @@ of one engine K KV tokens, S slots, the prefill rate rho, n_d sequences that dec
 `bottleneck_s` is how long the scarcest resource of one engine is taken: a queue of such seconds, divided by the seconds
 an engine works off in one, is a waiting time whichever resource binds. All the figures on the right are learned; the
 measured drain rate corrects what they still get wrong.
+
+A request without tokens has a service time s instead, all of it before its first byte, and takes up one of the m
+requests that an engine works on at once:
+
+    answer_s     = s,   bottleneck_s = s / m
 """
 
 from math import ceil, inf
@@ -22,6 +27,7 @@ from tidegate.admission.remaining import expected_tokens
 from tidegate.admission.work import Work
 
 _TOKENS_MAX = 1_000_000_000  # keeps nonsensical figures out of floating-point overflow
+_SERVICE_S_MIN, _SERVICE_S_MAX = 1e-4, 3600.0
 _LOG_MEAN_KNOWN = 20.0  # so long an expected answer that the cap, where the true length stands, is what counts
 
 
@@ -36,6 +42,7 @@ class Cost(Struct, frozen=True, kw_only=True, gc=False):
         sequences, kv_tokens: what is booked; never more than one whole engine, so that anything runs when it is alone.
         answer_s: from its first token to its last.
         bottleneck_s: how long it takes up the scarcest resource of one engine.
+        service_s: of a request without tokens, how long an engine works on it; None for all others.
     """
 
     prompt_tokens: float
@@ -48,6 +55,7 @@ class Cost(Struct, frozen=True, kw_only=True, gc=False):
     kv_tokens: int
     answer_s: float
     bottleneck_s: float
+    service_s: float | None = None
 
     @property
     def tokens(self) -> float:
@@ -68,6 +76,11 @@ class Pricing(Protocol):
         """KV tokens one engine holds."""
         ...
 
+    @property
+    def timed_each(self) -> int:
+        """Requests without tokens that one engine works on at once."""
+        ...
+
     def bottleneck_s(self, prompt_tokens: float, completion_tokens: float, sequences: int, tau_s: float) -> float:
         """Seconds such a request takes up the scarcest resource of one engine."""
         ...
@@ -75,6 +88,8 @@ class Pricing(Protocol):
 
 def price(work: Work, engine: Pricing, *, log_mean: float, log_sigma: float, tau_s: float) -> Cost:
     """The cost of `work`, whose length is this log-normal, where one token of one sequence takes `tau_s` seconds."""
+    if work.service_s is not None:
+        return _timed(work.service_s, engine)
     prompt = float(min(max(work.prompt_tokens, 1), _TOKENS_MAX))
     stated = work.completion_tokens_max
     cap = inf if stated is None else float(min(max(stated, 1), _TOKENS_MAX))
@@ -91,6 +106,24 @@ def price(work: Work, engine: Pricing, *, log_mean: float, log_sigma: float, tau
         kv_tokens=min(max(ceil(prompt + completion), 1), engine.kv_tokens_each),
         answer_s=completion * tau_s / sequences,
         bottleneck_s=engine.bottleneck_s(prompt, completion, sequences, tau_s),
+    )
+
+
+def _timed(service_s: float, engine: Pricing) -> Cost:
+    """The cost of a request without tokens: it holds no KV tokens but the one that any booking has."""
+    service_s = min(max(service_s, _SERVICE_S_MIN), _SERVICE_S_MAX)
+    return Cost(
+        prompt_tokens=0.0,
+        completion_tokens=0.0,
+        log_mean=0.0,
+        log_sigma=0.0,
+        completion_tokens_max=0.0,
+        estimate=(0.0, 0.0),
+        sequences=1,
+        kv_tokens=1,
+        answer_s=service_s,
+        bottleneck_s=service_s / engine.timed_each,
+        service_s=service_s,
     )
 
 

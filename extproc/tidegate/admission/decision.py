@@ -13,6 +13,7 @@ class Rule(StrEnum):
     SLOTS = "slots"  # no sequence slot is free
     KV_TOKENS = "kv_tokens"  # its KV tokens would not fit at the coming peak
     PREFILL = "prefill"  # the engine has prompts enough to do
+    SERVICE = "service"  # as many requests without tokens run as the engine works on at once
     TPOT = "tpot"  # more prompts would make running answers too slow
     CONCURRENCY = "concurrency"  # as many requests run as an operator allows
     P99_WINDOW = "p99_window"  # the window of p99 times is full
@@ -72,7 +73,8 @@ class Reason(Struct, frozen=True, gc=False):
 class Admit(Struct, frozen=True, kw_only=True, gc=False):
     """Send it to an engine now; its cost is booked until `release`.
 
-    `engine` is the address of the engine to send it to; empty where Envoy chooses.
+    `engine` is the address of the engine to send it to; empty where Envoy chooses. `trust`, of a request without
+    tokens, says what its time will be worth as a sample (see service_book.py).
     """
 
     id: str
@@ -80,6 +82,7 @@ class Admit(Struct, frozen=True, kw_only=True, gc=False):
     waited_s: float = 0.0
     kv_tokens: int = 0
     engine: str = ""
+    trust: float = 1.0
 
 
 class Enqueue(Struct, frozen=True, kw_only=True, gc=False):

@@ -15,9 +15,11 @@ from tidegate.admission.engine_learning import OUTCOME_S_MAX, EngineLearning
 from tidegate.admission.gates.tpot import PACE_SHARE
 from tidegate.admission.kv_capacity import KvCapacity
 from tidegate.admission.limits import Limits
+from tidegate.admission.load import TimedLoad
 from tidegate.admission.reading import EngineReading
 from tidegate.admission.reckoning import Reckoning, Row
 from tidegate.admission.records import as_record
+from tidegate.admission.service_book import ServiceBook
 from tidegate.admission.slots_plateau import SlotsPlateau
 from tidegate.admission.step_model import StepModel, Window
 
@@ -36,6 +38,7 @@ class EngineBook:
     Attributes:
         share: share of its capacity in use, 0 while it is down; whoever keeps the book sets it.
         model: its step time, as learned.
+        service: the requests without tokens that it runs.
         tpot_target_s: the objective that prompts are paced for; 0 where there is none.
     """
 
@@ -46,6 +49,7 @@ class EngineBook:
         self.share = 1.0
         self.tpot_target_s = 0.0
         self.model = StepModel() if model is None else model
+        self.service = ServiceBook(width=width, now_s=now_s)
         self._limits = limits
         self._engine = Reckoning(batched_tokens=limits.batched_tokens, width=width, now_s=now_s, model=self.model)
         self._kv_capacity = KvCapacity(limits.kv_tokens)
@@ -68,7 +72,7 @@ class EngineBook:
 
     @width.setter
     def width(self, engines: int) -> None:
-        self._engine.width = engines
+        self._engine.width = self.service.width = engines
 
     def see_first_tokens(self) -> None:
         """First tokens are reported from now on: one that was not has not come."""
@@ -76,8 +80,8 @@ class EngineBook:
 
     @property
     def sequences(self) -> int:
-        """Sequences it runs."""
-        return self._engine.table.sequences
+        """Sequences it runs; a request without tokens counts as one."""
+        return self._engine.table.sequences + len(self.service)
 
     @property
     def slots(self) -> int:
@@ -116,9 +120,18 @@ class EngineBook:
         return left_tokens / self._engine.prefill_tokens_per_s if left_tokens > 0.0 else 0.0
 
     @property
+    def timed_each(self) -> int:
+        """Requests without tokens that one engine works on at once, at its whole share."""
+        return self.service.slots_each
+
+    @property
     def welcome(self) -> float:
         """Lowest where a request would do best: seconds of prefill ahead, then sequences, then KV in use."""
         return self.prefill_left_s + 1e-4 * self.sequences + 0.05 * self.kv_tokens / self.kv_tokens_max
+
+    def timed_load(self) -> TimedLoad:
+        """The requests without tokens that it runs, at its present share."""
+        return self.service.load(self.share)
 
     def kv_demand_tokens(self, cost: Cost) -> float:
         """KV tokens needed if all grew to their expected ends at once: held + remaining + prompt + expected."""
@@ -166,6 +179,7 @@ class EngineBook:
     def advance(self, now_s: float) -> None:
         """Reckon on to this time."""
         self._engine.advance(now_s)
+        self.service.advance(now_s)
         if now_s >= self._saved_s + _SAVE_EVERY_S:
             self._save_up(now_s - self._saved_s)
             self._kv_capacity.tick(now_s, now_s < self._kv_short_s + _KV_SHORT_S)
@@ -185,12 +199,14 @@ class EngineBook:
 
     def dump(self) -> dict[str, object]:
         """What was learned of the engine, as a plain record."""
-        return {"steps": self.model.dump()}
+        return {"steps": self.model.dump(), "service": self.service.dump()}
 
     def restore(self, record: Mapping[str, object]) -> None:
         """Take over what was learned; ValueError where it is damaged."""
         if "steps" in record:
             self.model.restore(as_record(record["steps"]))
+        if "service" in record:
+            self.service.restore(as_record(record["service"]))
 
     def reconfigure(self, limits: Limits) -> None:
         """Take over other limits; of what was learned only that goes which is stated otherwise now."""
@@ -204,6 +220,9 @@ class EngineBook:
     def admit(self, work_id: str, cost: Cost, now_s: float) -> None:
         """A request is sent to it."""
         self.advance(now_s)
+        if cost.service_s is not None:
+            self.service.admit(work_id, cost.service_s, now_s)
+            return
         if self._pace_tokens_per_s(self.tpot_target_s) < inf:
             self._saved_tokens -= cost.prompt_tokens
         self._engine.admit(work_id, cost, now_s)

@@ -9,7 +9,9 @@ from collections import OrderedDict
 
 from tidegate.admission.cost import Cost
 from tidegate.admission.engine_book import EngineBook
+from tidegate.admission.outcome import Outcome
 from tidegate.admission.reckoning import Row
+from tidegate.admission.service_book import TimedRow
 from tidegate.admission.work import Work
 
 _ENDED_MAX = 4096
@@ -17,16 +19,30 @@ _ENDED_S = 60.0
 
 
 class Flight:
-    """One admitted request: its work, the cost it was admitted with, the book it is in and, once it ended, its row."""
+    """One admitted request: its work, the cost it was admitted with, the book it is in and, once it ended, its row.
 
-    __slots__ = ("book", "cost", "ended_s", "row", "work")
+    `timed` is the row of a request without tokens.
+    """
+
+    __slots__ = ("book", "cost", "ended_s", "row", "timed", "work")
 
     def __init__(self, work: Work, cost: Cost, book: EngineBook) -> None:
         self.work = work
         self.cost = cost
         self.book = book
         self.row: Row | None = None
+        self.timed: TimedRow | None = None
         self.ended_s = 0.0
+
+    def went_elsewhere(self, outcome: Outcome) -> bool:
+        """Whether Envoy sent it to another engine than its book's."""
+        return bool(self.book.name) and bool(outcome.engine) and outcome.engine != self.book.name
+
+    def learn_timed(self, outcome: Outcome, now_s: float) -> None:
+        """Take in how a request without tokens ended."""
+        row = self.timed or self.book.service.row(self.work.id)
+        if row is not None and not self.went_elsewhere(outcome):
+            self.book.service.settle(row, outcome.ending, now_s)
 
 
 class Flights:

@@ -37,7 +37,7 @@ class InFlight:
     def begin(self, work: Work, admit: Admit, cost: Cost, now_s: float) -> None:
         """It is admitted."""
         book = self._fleet.named(admit.engine)
-        answer_s = book.ttft_s(cost.prompt_tokens) + cost.answer_s
+        answer_s = book.ttft_s(cost.prompt_tokens) + cost.answer_s  # without tokens the former is next to nothing
         booking = Booking(
             sequences=cost.sequences,
             kv_tokens=cost.kv_tokens,
@@ -55,7 +55,9 @@ class InFlight:
             return False
         flight = self._flights.end(work_id, now_s)
         assert flight is not None, f"{work_id} was booked without a flight"
-        flight.row = flight.book.release(work_id, now_s)
+        flight.timed = flight.book.service.release(work_id, now_s)
+        if flight.timed is None:
+            flight.row = flight.book.release(work_id, now_s)
         return True
 
     def running(self, work_id: str) -> Flight | None:

@@ -15,19 +15,20 @@ class Mode(StrEnum):
 
 
 class GateName(StrEnum):
-    """What may stand between a request and an engine; the first four are in force unless others are named."""
+    """What may stand between a request and an engine; the first five are in force unless others are named."""
 
     SLOTS = "slots"
     KV = "kv"
     PREFILL = "prefill"
     TPOT = "tpot"
+    SERVICE = "service"
     CONCURRENCY = "concurrency"
     P99_WINDOW = "p99-window"
     LITTLES_LAW = "littles-law"
     MEMORY_FLOOR = "memory-floor"
 
 
-GATES_DEFAULT = (GateName.SLOTS, GateName.KV, GateName.PREFILL, GateName.TPOT)
+GATES_DEFAULT = (GateName.SLOTS, GateName.KV, GateName.PREFILL, GateName.TPOT, GateName.SERVICE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

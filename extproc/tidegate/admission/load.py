@@ -9,6 +9,20 @@ from tidegate.admission.contract import Breach
 from tidegate.admission.cost import Cost
 
 
+class TimedLoad(Struct, frozen=True, kw_only=True, gc=False):
+    """The requests without tokens that an engine runs.
+
+    Attributes:
+        running: how many.
+        most: how many it works on at once, at its present share.
+        trust: what the time of one more would be worth as a sample (see service_book.py).
+    """
+
+    running: int = 0
+    most: int = 1
+    trust: float = 1.0
+
+
 class EngineLoad(Protocol):
     """One engine that is up, as the gates see it: figures of now, nothing that can be changed.
 
@@ -39,6 +53,10 @@ class EngineLoad(Protocol):
     def prefilling(self) -> bool: ...
     @property
     def prefill_left_s(self) -> float: ...
+
+    def timed_load(self) -> TimedLoad:
+        """Its requests without tokens."""
+        ...
 
     def kv_demand_tokens(self, cost: Cost) -> float:
         """KV tokens needed if all requests grew to their expected ends at the same time, this one included."""

@@ -26,12 +26,14 @@ class Charge(Struct, frozen=True, kw_only=True, gc=False):
         predicted_nanousd: what it was expected to cost.
         predicted_prompt_tokens: prompt tokens expected; they stand in where the engine does not say.
         sequences: completions generated at once.
+        timed: it has no tokens, and costs what it takes of an engine's time.
     """
 
     price: Price
     predicted_nanousd: int = 0
     predicted_prompt_tokens: int = 0
     sequences: int = 1
+    timed: bool = False
 
 
 class Outcome(Struct, frozen=True, kw_only=True, gc=False):

@@ -55,11 +55,12 @@ class Prices:
         self._pace.learn(outcome)
 
     def learn_length(self, work: Work, tokens: int, now_s: float) -> None:
-        """Take in the length of a complete answer; one that reached its cap would have gone on.
+        """Take in the length of a complete answer; one that reached its cap would have gone on, one that was known to
+        begin with (embeddings have none) says nothing.
 
         At most a hundred a second: the calibration remembers two hundred, and more would only cost verdicts time.
         """
-        if not self._lessons.take(now_s):
+        if work.log_sigma <= 0.0 or not self._lessons.take(now_s):
             return
         cap = work.completion_tokens_max
         self._calibration.learn(work.log_mean, work.log_sigma, tokens, cut=cap is not None and tokens >= cap)

@@ -25,12 +25,13 @@ whatever comes, but for the guards of the whole pool.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tidegate.admission.cost import Cost
 from tidegate.admission.deadline import PATIENCE_HOLDS, hold_s, hold_s_max, patience_s
 from tidegate.admission.decision import Admit, Decision, Enqueue, Reason, Reject, Rule, Verdict
 from tidegate.admission.gates import GATES
 from tidegate.admission.gates.base import Gate
 from tidegate.admission.limits import Limits
-from tidegate.admission.load import EngineLoad, Load
+from tidegate.admission.load import EngineLoad, Load, TimedLoad
 from tidegate.admission.queues.base import Waiting
 from tidegate.admission.retry import retry_after_s
 from tidegate.admission.work import Work
@@ -38,6 +39,7 @@ from tidegate.admission.work import Work
 _SHUTTING_DOWN = Reason(Rule.SHUTTING_DOWN)
 _SUPERSEDED = Reason(Rule.SUPERSEDED)
 _NO_ENGINE = Reason(Rule.NO_ENGINE, 0.0, 1.0, "engines")
+_NONE_TIMED = TimedLoad()
 _MEASURED_MAX = 1_000_000_000  # callers write integers that no float holds
 
 
@@ -147,7 +149,7 @@ def _wait_too_long(work: Work, load: Load, limits: Limits, engine: EngineLoad, h
     if not limits.early_reject:
         return None
     patience, wait_s = patience_s(work, limits), load.queue_wait_s
-    first_token_s = wait_s + engine.ttft_s(load.cost.prompt_tokens)
+    first_token_s = wait_s + _ttft_s(load.cost, engine)
     if first_token_s > patience:
         return Reason(Rule.WAIT_TOO_LONG, first_token_s, patience, "s")
     longest_s = PATIENCE_HOLDS * hold_s_max(work, limits.mode)
@@ -155,19 +157,35 @@ def _wait_too_long(work: Work, load: Load, limits: Limits, engine: EngineLoad, h
 
 
 def _hold_s(work: Work, load: Load, limits: Limits, engine: EngineLoad | None) -> float:
-    ttft_s = 0.0 if engine is None else engine.ttft_s(load.cost.prompt_tokens)
-    return hold_s(work, limits.mode, ttft_s=ttft_s, answer_s=load.cost.answer_s, pressure_s=load.pressure_s)
+    ttft_s = 0.0 if engine is None else _ttft_s(load.cost, engine)
+    answer_s = load.cost.answer_s if load.cost.service_s is None else 0.0
+    return hold_s(work, limits.mode, ttft_s=ttft_s, answer_s=answer_s, pressure_s=load.pressure_s)
+
+
+def _ttft_s(cost: Cost, engine: EngineLoad) -> float:
+    """From being sent to it to the first byte; where there are no tokens, nothing comes before the whole answer."""
+    return engine.ttft_s(cost.prompt_tokens) if cost.service_s is None else cost.service_s
 
 
 def _admit(work: Work, load: Load, choice: Choice, waited_s: float = 0.0) -> Admit:
     engine, refusal = choice
+    timed = _NONE_TIMED if engine is None or load.cost.service_s is None else engine.timed_load()
     if refusal is not None:
         reason = Reason(Rule.NOT_REFUSABLE, refusal.measured, refusal.threshold, refusal.unit)
     else:
         assert engine is not None, "a request goes nowhere"
-        reason = Reason(Rule.CAPACITY, engine.sequences + load.cost.sequences, engine.slots, "sequences")
-    name = "" if engine is None else engine.name
-    return Admit(id=work.id, reason=reason, waited_s=waited_s, kv_tokens=load.cost.kv_tokens, engine=name)
+        if load.cost.service_s is None:
+            reason = Reason(Rule.CAPACITY, engine.sequences + load.cost.sequences, engine.slots, "sequences")
+        else:
+            reason = Reason(Rule.CAPACITY, timed.running + 1, timed.most, "requests")
+    return Admit(
+        id=work.id,
+        reason=reason,
+        waited_s=waited_s,
+        kv_tokens=load.cost.kv_tokens,
+        engine="" if engine is None else engine.name,
+        trust=timed.trust,
+    )
 
 
 def _reject(work: Work, load: Load, reason: Reason, waited_s: float = 0.0) -> Reject:

@@ -151,9 +151,9 @@ class RunningTable:
         self.decoding_held_tokens = float(columns[_HELD][columns[_FIRST_STEP] < np.inf].sum())
 
     def estimates(self) -> tuple[Floats, Floats, Floats]:
-        """Log-means, log-sigmas before calibration and tokens generated, of all that run."""
+        """Log-means, log-sigmas before calibration and tokens generated, of all that run but those of known length."""
         columns = self._columns[:, : len(self._rows) + len(self._free)]
-        live = columns[:, columns[_SEQUENCES] > 0.0]
+        live = columns[:, (columns[_SEQUENCES] > 0.0) & (columns[_RAW_SIGMA] > 0.0)]
         return live[_RAW_MEAN], live[_RAW_SIGMA], live[_HELD] - live[_PROMPT]
 
     def peak_tokens(self, prompt_tokens: float, expected_tokens: float, sequences: int) -> float:

@@ -13,6 +13,7 @@ class Snapshot:
         sequences, kv_tokens: booked, orphans included.
         over_sequences, over_kv_tokens: the part of it booked over the limits, because it could not be refused.
         sequences_max, kv_tokens_max: what the pool may hold now; 0 while no engine lives.
+        timed, timed_max: requests without tokens that run, and those that the engines work on at once, as learned.
         queue_len, queue_len_max: requests that wait, and how many may.
         queued_s: bottleneck seconds that wait.
         engines: engines alive.
@@ -33,6 +34,8 @@ class Snapshot:
     over_kv_tokens: int
     sequences_max: int
     kv_tokens_max: int
+    timed: int
+    timed_max: int
     queue_len: int
     queue_len_max: int
     queued_s: float

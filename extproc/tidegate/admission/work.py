@@ -23,6 +23,7 @@ class Work(Struct, frozen=True, kw_only=True, gc=False):
         hold_s_max: the longest the gateway can keep it waiting, margins already taken off.
         weight: share of its tenant beside the others that wait.
         contract: what its tenant may ask of the pool, or None.
+        service_s: of a request without tokens, how long an engine should work on it; None for all others.
         attempt: which try of which request it is, or None where nobody could tell.
         refusable: False books it whatever the load: an unknown API, a shadow policy.
     """
@@ -41,5 +42,6 @@ class Work(Struct, frozen=True, kw_only=True, gc=False):
     hold_s_max: float = 0.15
     weight: int = 1
     contract: Contract | None = None
+    service_s: float | None = None
     attempt: Attempt | None = None
     refusable: bool = True

@@ -52,5 +52,5 @@ class Dialect(Protocol):
         ...
 
     def error_body(self, *, status: int, code: str, message: str) -> bytes:
-        """The API's own error body (application/json) for a refusal."""
+        """The API's own error body for a refusal: application/json, or the text of a gRPC status."""
         ...

@@ -20,6 +20,9 @@ _bool = msgspec.json.Decoder(bool, strict=False)
 _text = msgspec.json.Decoder(str)
 _list = msgspec.json.Decoder(list[msgspec.Raw])
 
+LIST_BYTES_MAX, LIST_LEN_BEYOND = 256 * 1024, 64
+"""A list of more bytes is not counted item by item: it is taken for one of so many."""
+
 # RecursionError: deep nesting. UnicodeDecodeError: text that is not UTF-8; a ValueError, as all of msgspec's own are.
 UNREADABLE = (ValueError, RecursionError)
 
@@ -57,7 +60,9 @@ def read_text(raw: OptionalRaw, *, chars_max: int) -> str:
 
 
 def count_items(raw: OptionalRaw) -> int:
-    """Length of a list; absent is 0."""
+    """Length of a list; absent is 0, and one of more than 256 KiB counts as 64."""
+    if raw is not msgspec.UNSET and memoryview(raw).nbytes > LIST_BYTES_MAX:
+        return LIST_LEN_BEYOND
     items = read(_list, raw)
     return 0 if items is None else len(items)
 

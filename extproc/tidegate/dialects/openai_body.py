@@ -8,6 +8,7 @@ from tidegate.dialects.base import InferenceRequest
 from tidegate.dialects.lax import (
     UNREADABLE,
     OptionalRaw,
+    count_items,
     is_given,
     read,
     read_bool,
@@ -56,7 +57,7 @@ class _ResponseFormat(msgspec.Struct):
 
 
 _response_format = msgspec.json.Decoder(_ResponseFormat)
-_stop = msgspec.json.Decoder(str | list[msgspec.Raw])
+_stop = msgspec.json.Decoder(str)
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
@@ -120,8 +121,7 @@ def temperature_of(fields: SharedFields) -> float | None:
 
 def stop_strings(fields: SharedFields) -> int:
     """Number of stop strings."""
-    stop = read(_stop, fields.stop)
-    return 0 if stop is None else 1 if isinstance(stop, str) else len(stop)
+    return count_items(fields.stop) or int(read(_stop, fields.stop) is not None)
 
 
 def is_structured(fields: SharedFields) -> bool:

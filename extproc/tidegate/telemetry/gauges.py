@@ -25,6 +25,8 @@ _SEQUENCES = Gauge("sequences", "Sequence slots booked.")
 _SLOTS = Gauge("slots", "Sequence slots there are, at the share in force.")
 _KV = Gauge("kv_tokens", "KV tokens booked.")
 _KV_MAX = Gauge("kv_tokens_capacity", "KV tokens there are, at the share in force.")
+_TIMED = Gauge("timed", "Requests without tokens that run.")
+_TIMED_MAX = Gauge("timed_capacity", "Requests without tokens that engines work on at once, as learned.")
 _ENGINES = Gauge("engines", "Engines taken to be alive.")
 _SHARE = Gauge("ramp_share", "Share of the limits in force: less after a start and while engines are sick.")
 _DOWN = Gauge("engines_down", "Engines that get nothing for a while, for what their answers say.")
@@ -53,6 +55,8 @@ def of_snapshot(snapshot: Snapshot, *, conflict: bool) -> dict[Gauge, float]:
         _SLOTS: snapshot.sequences_max,
         _KV: snapshot.kv_tokens,
         _KV_MAX: snapshot.kv_tokens_max,
+        _TIMED: snapshot.timed,
+        _TIMED_MAX: snapshot.timed_max,
         _ENGINES: snapshot.engines,
         _SHARE: snapshot.share,
         _DOWN: snapshot.engines_down,

@@ -14,6 +14,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from tidegate.admission.dollars import NANOUSD_MAX, Price
 from tidegate.admission.outcome import Charge, Ending, Outcome
+from tidegate.dialects import OPENS_EARLY
 from tidegate.tally import Count, Tally
 from tidegate.wire.codec import NAMESPACE
 from tidegate.wire.fields import Fields
@@ -26,8 +27,14 @@ ENTRIES_AT_ONCE = 64
 USAGE_NAMESPACE = "usage"
 TOKENS_MAX = 100_000_000
 _DETAILS_CLIENT_LEFT = ("downstream_remote_disconnect", "http2.remote_reset", "http3.remote_reset", "codec_error")
-_REFUSED_STATUS = (429, 503)
+_REFUSED_STATUS = (429, 503, 529)  # 529: Anthropic's word for overloaded
 _REFUSED_CODES = frozenset(map(str, _REFUSED_STATUS))
+_REFUSED_TYPES = frozenset({"overloaded_error", "rate_limit_error"})
+_ENDING_BY_GRPC_STATUS = {
+    **dict.fromkeys(("8", "14"), Ending.ENGINE_REFUSED),  # RESOURCE_EXHAUSTED, UNAVAILABLE: its queue is full
+    **dict.fromkeys(("1", "2", "4", "10", "13", "15"), Ending.ENGINE_FAILED),
+    **dict.fromkeys(("3", "5", "6", "7", "9", "11", "12", "16"), Ending.BAD_REQUEST),
+}
 _NOTHING = Fields(Struct())
 
 
@@ -78,7 +85,7 @@ def outcome_of(entry: HTTPAccessLogEntry) -> Outcome | None:
         return None
     usage = Fields(spaces[USAGE_NAMESPACE]) if USAGE_NAMESPACE in spaces else _NOTHING
     tags = common.custom_tags
-    stream = ours.flag("stream")
+    stream, api = ours.flag("stream"), ours.text("api")
     decision = ours.text("decision")
     return Outcome(
         id=identity,
@@ -93,7 +100,7 @@ def outcome_of(entry: HTTPAccessLogEntry) -> Outcome | None:
         stream=stream,
         prompt_tokens=_tokens(usage, "prompt_tokens"),
         completion_tokens=_tokens(usage, "completion_tokens"),
-        ttft_s=_tag_s(tags, "ttft_us") if stream else None,
+        ttft_s=_tag_s(tags, "ttft_us") if stream and api not in OPENS_EARLY else None,
         e2e_s=_tag_s(tags, "e2e_us"),
         duration_s=common.duration.ToNanoseconds() / 1e9,
         hold_s=(ours.number("hold_ms") or 0.0) / 1000.0,
@@ -107,7 +114,7 @@ def outcome_of(entry: HTTPAccessLogEntry) -> Outcome | None:
         predicted_p90_tokens=int(ours.number("predicted_p90_tokens") or 0),
         reserved_tokens=int(ours.number("reserved_tokens") or 0),
         details=response.response_code_details,
-        api=ours.text("api"),
+        api=api,
         charge=_charge(ours) if "predicted_cost_nanousd" in ours else None,
     )
 
@@ -123,13 +130,18 @@ def _ending(entry: HTTPAccessLogEntry, decision: str, usage: Fields) -> Ending:
     if decision == "pending" or _client_left(flags, details):
         return Ending.CLIENT_CANCELLED
     if "stream_error" in usage:  # the headers said 200, then an event said that it failed
-        refused = usage.text("error_code") in _REFUSED_CODES
+        refused = usage.text("error_code") in _REFUSED_CODES or usage.text("error_type") in _REFUSED_TYPES
         return Ending.ENGINE_REFUSED if refused else Ending.ENGINE_FAILED
     if status in _REFUSED_STATUS and details == "via_upstream":
         return Ending.ENGINE_REFUSED
     if status >= 500 or status == 0 or _cut_short(flags):
         return Ending.ENGINE_FAILED
-    return Ending.BAD_REQUEST if status >= 400 else Ending.COMPLETE
+    return Ending.BAD_REQUEST if status >= 400 else _grpc_ending(common.custom_tags)
+
+
+def _grpc_ending(tags: Mapping[str, str]) -> Ending:
+    """What an engine said at the very end; over gRPC the HTTP status is 200 whatever happened."""
+    return _ENDING_BY_GRPC_STATUS.get(tags.get("grpc_status", ""), Ending.COMPLETE)
 
 
 def _client_left(flags: ResponseFlags | None, details: str) -> bool:
@@ -174,6 +186,7 @@ def _charge(ours: Fields) -> Charge:
         predicted_nanousd=_whole(ours, "predicted_cost_nanousd", NANOUSD_MAX) or 0,
         predicted_prompt_tokens=_whole(ours, "predicted_prompt_tokens", TOKENS_MAX) or 0,
         sequences=_whole(ours, "sequences", TOKENS_MAX) or 1,
+        timed="predicted_service_ms" in ours,
     )
 
 

@@ -114,6 +114,8 @@ def _refusal(reply: Refuse) -> ProcessingResponse:
     immediate.status.code = reply.status
     immediate.body = reply.body
     immediate.details = reply.details
+    if reply.grpc_status is not None:
+        immediate.grpc_status.status = reply.grpc_status
     for name, value in reply.headers.items():
         _set_header(immediate.headers, name, value)
     _set_metadata(response, reply.metadata)

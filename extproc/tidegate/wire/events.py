@@ -80,13 +80,17 @@ class AnnounceHold(Struct, frozen=True, gc=False):
 
 
 class Refuse(Struct, frozen=True, kw_only=True, gc=False):
-    """Answer the client ourselves. `details` becomes Envoy's RESPONSE_CODE_DETAILS."""
+    """Answer the client ourselves. `details` becomes Envoy's RESPONSE_CODE_DETAILS.
+
+    With a `grpc_status` it is a gRPC client's: the status alone, in trailers without headers, `body` its message.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     details: str
     metadata: Mapping[str, Scalar]
+    grpc_status: int | None = None
 
 
 Reply: TypeAlias = Continue | AnnounceHold | Refuse

@@ -175,7 +175,10 @@ class Conversation:
         )
         if opening.kind is Kind.INFERENCE:
             refusal = self._foreseen(opening)
-            return self._answers.pending(opening) if refusal is None else self._refuse(opening, None, refusal)
+            if refusal is None:
+                return self._answers.pending(opening)
+            opening.pool.turnstile.refused_unread(opening.signs.unread(tenant=opening.tenant, client=opening.client))
+            return self._refuse(opening, None, refusal)
         if opening.kind is not Kind.UNKNOWN_API or self._service.draining:
             self._tally.add(Count.DECISIONS, opening.pool.name, "pass", opening.kind.value)
             return self._answers.passed(opening)

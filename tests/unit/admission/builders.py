@@ -8,9 +8,11 @@ from tidegate.admission.controller import Controller
 from tidegate.admission.cost import Cost
 from tidegate.admission.decision import Admit, Decision, Enqueue, Reject, Verdict
 from tidegate.admission.limits import Limits, Mode
-from tidegate.admission.load import Load
+from tidegate.admission.load import Load, TimedLoad
 from tidegate.admission.outcome import Outcome
 from tidegate.admission.work import Work
+
+_ROOM_FOR_4 = TimedLoad(most=4)
 
 
 def patient(work_id: str = "w", /, **facts: Any) -> Work:
@@ -51,6 +53,7 @@ class StillEngine:
         first_token_s: from being sent to the first token.
         step_s: time of a step.
         paced_tokens_per_s, saved_tokens: prompt tokens a second that the pace allows, and those saved up.
+        timed: its requests without tokens.
     """
 
     name: str = ""
@@ -67,6 +70,10 @@ class StillEngine:
     step_s: float = 0.02
     paced_tokens_per_s: float = inf
     saved_tokens: float = 1.0
+    timed: TimedLoad = _ROOM_FOR_4
+
+    def timed_load(self) -> TimedLoad:
+        return self.timed
 
     def kv_demand_tokens(self, cost: Cost) -> float:
         return self.demand_tokens

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.builders import patient, pool, words
+from tests.unit.admission.builders import outcome, patient, pool, words
 from tidegate.admission.attempt import Attempt
 from tidegate.admission.contract import Contract
 from tidegate.admission.controller import Controller
 from tidegate.admission.decision import Enqueue, Reject
+from tidegate.admission.outcome import Ending
 from tidegate.admission.queues.orders import Order
 from tidegate.admission.retries import REMEMBERED_S, Retries
 
@@ -20,7 +21,7 @@ def named(tenant: str = "acme", key: str = "k") -> Attempt:
 
 def counted(number: int, body: str = "body") -> Attempt:
     """A try that its client has numbered."""
-    return Attempt(same=("acme", "10.0.0.7", body), number=number)
+    return Attempt(same=("acme", "10.0.0.7", body), number=number, client=("acme", "10.0.0.7"))
 
 
 def busy(**facts: Any) -> Controller:
@@ -156,6 +157,50 @@ def test_one_that_had_its_verdict_leaves_no_age_behind(how: str) -> None:
     assert served(controller, 10.0) == ["b admit"]
 
 
+@pytest.mark.parametrize(
+    "how", ["refused at once", "refused unread", "expired", "engine failed", "client left it running"]
+)
+def test_a_retry_that_something_explains_leaves_those_that_wait_alone(how: str) -> None:
+    """Two clients behind one address ask the same: the retry of one does not throw out the first try of the other."""
+    controller = busy(queue_len=2, order=Order.FIFO)
+    first = counted(0)
+    if how == "refused at once":
+        controller.submit(patient("q1"), 0.5)
+        controller.submit(patient("q2"), 0.5)
+        assert words([controller.submit(patient("a", attempt=first), 0.5)]) == ["a reject queue_full"]
+        controller.release("q1", 0.6)
+        controller.release("q2", 0.6)
+    elif how == "refused unread":
+        controller.refused_unread(Attempt(same=None, number=0, client=("acme", "10.0.0.7")), 0.5)
+    elif how == "expired":
+        controller.submit(patient("a", attempt=first, hold_s_max=0.5), 0.0)
+        controller.tick(1.0)
+        assert words(controller.take_verdicts()) == ["a reject expired"]
+    else:
+        controller.release("running", 0.1)
+        controller.submit(patient("a", attempt=first), 0.1)
+        controller.release("a", 0.5)
+        controller.submit(patient("running"), 0.5)
+        ending = Ending.ENGINE_FAILED if how == "engine failed" else Ending.CLIENT_CANCELLED
+        controller.settle(outcome("a", ending=ending, completion_tokens=None), 0.6)
+    controller.submit(patient("b", attempt=counted(0)), 1.0)
+    assert isinstance(controller.submit(patient("a2", attempt=counted(1)), 2.0), Enqueue)
+    assert controller.take_verdicts() == []
+    assert isinstance(controller.submit(patient("b2", attempt=counted(1)), 3.0), Enqueue)
+    assert words(controller.take_verdicts()) == ["b reject superseded"]
+
+
+def test_an_end_explains_one_retry_for_a_minute() -> None:
+    """The second retry is no more explained by it, nor is one that comes much later."""
+    retries = Retries()
+    retries.waits(patient("b", attempt=counted(0)), 0.0)
+    retries.ended(counted(0), 0.0)
+    assert retries.before(counted(1), 1.0).work_id == ""
+    assert retries.before(counted(1), 1.0).work_id == "b"
+    retries.ended(counted(0), 1.0)
+    assert retries.before(counted(1), 100.0).work_id == "b"
+
+
 def test_memory_is_bounded() -> None:
     """Of those that left, the latest few thousand are remembered, and none for longer than it counts."""
     retries = Retries()
@@ -168,3 +213,6 @@ def test_memory_is_bounded() -> None:
     retries.waits(late, 100.0)
     retries.left("late", 100.0)
     assert len(retries) == 1
+    for number in range(10_000):
+        retries.ended(Attempt(same=None, number=0, client=number), 100.0)
+    assert len(retries) == 4097

@@ -7,6 +7,7 @@ from tidegate.admission.gates.littles_law import LittlesLawGate
 from tidegate.admission.gates.memory_floor import MemoryFloorGate
 from tidegate.admission.gates.p99_window import P99WindowGate
 from tidegate.admission.gates.prefill import PrefillGate
+from tidegate.admission.gates.service import ServiceGate
 from tidegate.admission.gates.slots import SlotsGate
 from tidegate.admission.gates.tpot import TpotGate
 from tidegate.admission.limits import GateName
@@ -16,6 +17,7 @@ GATES: dict[GateName, Gate] = {
     GateName.KV: KvGate(),
     GateName.PREFILL: PrefillGate(),
     GateName.TPOT: TpotGate(),
+    GateName.SERVICE: ServiceGate(),
     GateName.CONCURRENCY: ConcurrencyGate(),
     GateName.P99_WINDOW: P99WindowGate(),
     GateName.LITTLES_LAW: LittlesLawGate(),

@@ -76,7 +76,7 @@ class Queue(Protocol):
         """Remove the next one that `judge` has a verdict on; that verdict, or None where nobody's turn has come.
 
         A request that `judge` gave a verdict is gone: it must not be asked about again. Who was admitted is charged by
-        the caller, within `judge` or after it.
+        the caller, within `judge`.
         """
         ...
 

@@ -3,16 +3,24 @@
     dispatch of cost c        its tenant's counter, or the floor if that is higher, + c / weight; corrected when done
     next in turn              of the tenants that have somebody waiting, the one with the lowest counter (of equal ones
                               the one whose first request has the smaller key), and of its requests the first
-    floor                     the lowest counter of those tenants; while nobody waits, that of the latest dispatch
+    floor                     + .9 c / weights of those that wait, with each dispatch of one of them; at least the
+                              lowest of their counters, at most 5 s above it; while nobody waits, that of the latest
+                              dispatch
     a tenant begins to wait   counter = clip(counter, floor, floor + 5 s / weights of those that wait)
     now and then              the oldest of all, however it ranks: the starvation floor in orders.py
     a correction downwards    leaves a tenant that waits at most 5 s / weight below the lowest of the others
 
 This is start-time fair queueing (Goyal, Vin, Cheng 1996) with costs that are corrected. What a tenant uses while nobody
 waits takes nothing from anyone: the floor goes along with it, so that its debt is never more than one request. Nor does
-it save up credit while it asks for little. What is left, debt from dispatches past others that wait and from costs
-that were underestimated, and credit from overestimated ones, never costs others, nor itself once it begins to wait
-again, more than 5 s of the pool's work.
+it save up credit while it asks for little.
+
+The floor rises of its own, because tenants that come for one request each would else all begin at it, and whoever
+always waits, above it by its latest request, would never have a turn again. At the full pace of c / weights a tenant
+that pauses for a moment would lose more than a tenth of its share; at .9 of it, one that always waits has nine tenths
+of its own beside strangers without end.
+
+What is left, debt from dispatches past others that wait and from costs that were underestimated, and credit from
+overestimated ones, never costs others, nor itself once it begins to wait again, more than 5 s of the pool's work.
 
     ahead of a newcomer       own = cost of its tenant's requests that go before it
                               own + min(all that others have queued, (own + c) x weights of others / weight)
@@ -37,13 +45,14 @@ from collections.abc import Callable
 from itertools import islice
 from math import ceil
 
-from tidegate.admission.decision import Verdict
+from tidegate.admission.decision import Admit, Verdict
 from tidegate.admission.expiry import ExpiryHeap
 from tidegate.admission.queues.base import Ahead, Waiting
 from tidegate.admission.queues.orders import Aging, Order, key_of
 from tidegate.admission.queues.ranked import Ranked
 from tidegate.admission.work import Work
 
+_FLOOR_PACE = 0.9
 _LEAD_S = 5.0  # of the pool's work: debt or credit that outlasts its occasion
 _COUNTERS_MAX = 4096
 _WEIGHT_MAX = 1000
@@ -139,7 +148,10 @@ class FairQueue:
         by_age = self._aging.is_due(oldest, now_s)
         waiting = oldest if by_age else self._waiting[self._lanes[self._turns.first].entries.first]
         self._aging.turn_of = waiting.work.id if by_age else None
+        weights = self._weights
         verdict = judge(waiting)
+        if isinstance(verdict, Admit):
+            self._counters.floor += _FLOOR_PACE * waiting.cost_s / weights
         if verdict is not None:
             self._remove(waiting.work.id)
         return verdict
@@ -211,7 +223,10 @@ class FairQueue:
         _place(self._loads, tenant, _load(len(entries), entries.cost_s, lane.weight))
 
     def _floor(self) -> float:
-        return self._lanes[self._turns.first].counter if self._lanes else self._counters.floor
+        if not self._lanes:
+            return self._counters.floor
+        lowest = self._lanes[self._turns.first].counter
+        return min(max(self._counters.floor, lowest), lowest + _LEAD_S)
 
     def _note_floor(self) -> None:
         """Remember the floor before somebody leaves: who was alone would take it along."""
