@@ -5,6 +5,7 @@ stated default cost and are counted; the engine gives the client its own answer.
 """
 
 import itertools
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
@@ -16,7 +17,7 @@ from tidegate.admission.prompt_demand import NO_COMPLETION, prompt_demand
 from tidegate.admission.work import Work
 from tidegate.dialects import CostClass, Dialect, InferenceRequest, dialect_for, passes
 from tidegate.errors import MalformedBody
-from tidegate.policy import RequestPolicy
+from tidegate.policy import RequestPolicy, tenant_name
 from tidegate.pools import Pool, Pools
 from tidegate.tally import Count, LabelSet, Tally
 from tidegate_estimator import CostEstimate
@@ -27,7 +28,7 @@ HOLD_MARGIN_S = 0.05
 
 CLIENT_TIMEOUT_DEFAULT_S = 60.0
 DEFAULT_PROMPT_TOKENS = 256
-TENANT_CHARS_MAX = 128
+TENANTS_KNOWN_MAX = 4096
 
 _GRPC_TYPE = "application/grpc"
 _CLUSTER_ATTRIBUTE = "xds.cluster_name"
@@ -49,6 +50,7 @@ class Opening(Struct, frozen=True, gc=False):
     pool: Pool
     policy: RequestPolicy
     tenant: str
+    tenant_known: bool
     tenant_label: str
     kind: Kind
     dialect: Dialect | None
@@ -83,6 +85,7 @@ class Intake:
         self._tally = tally
         self._serial = itertools.count(1)
         self.replica = replica
+        self._known: OrderedDict[str, None] = OrderedDict()  # tenants that an engine has answered, latest last
         self.tenants = LabelSet()
         self.models = LabelSet()
 
@@ -98,9 +101,10 @@ class Intake:
         """Read the headers of a request and the policy that came with its stream."""
         pool, policy, tenant = self._pools.find(metadata, attributes.get(_CLUSTER_ATTRIBUTE, ""), now_s)
         policy = self._stepped_down(policy, headers)
+        known = tenant is not None or not policy.tenant_header
         if tenant is None:
-            tenant = headers.get(policy.tenant_header, "") if policy.tenant_header else ""
-        tenant = tenant[:TENANT_CHARS_MAX]
+            tenant = tenant_name(headers.get(policy.tenant_header, "")) if policy.tenant_header else ""
+        known = known or self._is_known(tenant)
         path = headers.get(":path", "")
         dialect = None if end_of_stream else dialect_for(headers.get(":method", ""), path)
         if dialect is not None:
@@ -114,6 +118,7 @@ class Intake:
             pool=pool,
             policy=policy,
             tenant=tenant,
+            tenant_known=known,
             tenant_label=self.tenants.label(tenant),
             kind=kind,
             dialect=dialect,
@@ -128,6 +133,11 @@ class Intake:
         """An engine has answered for these names, so they may be labels of their own."""
         self.tenants.prove(tenant)
         self.models.prove(model)
+        if tenant:
+            self._known[tenant] = None
+            self._known.move_to_end(tenant)
+            if len(self._known) > TENANTS_KNOWN_MAX:
+                self._known.popitem(last=False)
 
     def least(self, opening: Opening) -> Iterator[Work]:
         """The smallest work this request could turn out to be, one token in, one token out, with each budget it may
@@ -224,6 +234,7 @@ class Intake:
         return Work(
             id=opening.id,
             tenant=opening.tenant,
+            known=opening.tenant_known,
             prompt_tokens=prompt_tokens,
             completion_tokens_max=completion_tokens_max,
             log_mean=log_mean,
@@ -238,6 +249,13 @@ class Intake:
             contract=policy.contract,
             refusable=refusable,
         )
+
+    def _is_known(self, tenant: str) -> bool:
+        """Whether an engine has answered this tenant before, so that its name is not one invented for this request."""
+        if tenant not in self._known:
+            return not tenant
+        self._known.move_to_end(tenant)
+        return True
 
     def _stepped_down(self, policy: RequestPolicy, headers: Mapping[str, str]) -> RequestPolicy:
         """The policy of the class that the request asks for, where it may and does."""

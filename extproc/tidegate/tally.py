@@ -5,6 +5,9 @@ ours or names from a bounded `LabelSet`.
 """
 
 from enum import StrEnum
+from hashlib import blake2b
+
+_DIGEST_BYTES = 4
 
 
 class Count(StrEnum):
@@ -137,6 +140,9 @@ class Tally:
 class LabelSet:
     """Names from outside as label values: cleaned, and never more than `limit` of them.
 
+    A name that is too long, has other characters than a label should, or is `other` itself keeps its readable part and
+    gets a digest.
+
     Anybody can send a model or tenant name that does not exist. So a name that no engine has ever answered for
     (`prove`) may only take one of a few places; the rest show as `other`, and a flood of inventions cannot push real
     names out.
@@ -168,6 +174,9 @@ class LabelSet:
             self._enter(name)
 
     def _enter(self, name: str) -> str:
-        cleaned = "".join(c if c.isascii() and (c.isalnum() or c in "._:/-@") else "_" for c in name[: self._chars_max])
-        self._labels[name] = cleaned
-        return cleaned
+        label = "".join(c if c.isascii() and (c.isalnum() or c in "._:/-@") else "_" for c in name[: self._chars_max])
+        if label != name or label == self.OTHER:  # two names must not come to one label
+            digest = blake2b(name.encode("utf-8", "backslashreplace"), digest_size=_DIGEST_BYTES).hexdigest()
+            label = f"{label[: self._chars_max - len(digest) - 1]}-{digest}"
+        self._labels[name] = label
+        return label

@@ -93,7 +93,6 @@ async def test_the_queue_is_fair_by_peer(puppet: PuppetStackFactory, tmp_path: P
     await stack.assert_sound()
 
 
-@pytest.mark.xfail(strict=True, reason="a label is cut at 64 characters, and two names that are cut alike share it")
 async def test_long_names_do_not_share_a_counter(puppet: PuppetStackFactory, tmp_path: Path) -> None:
     """Two workloads whose URIs differ only after 64 characters are counted apart in Envoy's stats as in the log."""
     start = "spiffe://cluster.example.org/ns/inference-production/sa/chat-frontend"

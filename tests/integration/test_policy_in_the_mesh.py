@@ -13,7 +13,7 @@ from tidegate.sim.envoy_config import Config, connection_manager
 pytestmark = pytest.mark.envoy
 
 EXT_PROC_PER_ROUTE = "type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExtProcPerRoute"
-FAIR = ONE_SLOT | {"tidegate-tenant-from": "header:x-tenant"}
+FAIR = ONE_SLOT | {"tidegate-tenant": "%REQ(x-tenant)%"}
 
 
 def add_route(config: Config, path: str, keys: dict[str, str]) -> None:

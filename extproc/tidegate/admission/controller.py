@@ -445,7 +445,7 @@ class Controller:
             return
         self._prices.learn_length(work, tokens, now_s)
         true_s = self._prices.true(work, outcome, tokens, self._fleet.reference).bottleneck_s
-        self._queue.correct(work.tenant, work.weight, true_s - flight.cost.bottleneck_s)
+        self._queue.correct(work.lane, work.weight, true_s - flight.cost.bottleneck_s)
         if flight.went_elsewhere(outcome):
             return  # Envoy sent it to another engine: its times say nothing about this one
         row = flight.row or flight.book.row(work.id)

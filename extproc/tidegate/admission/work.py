@@ -5,6 +5,9 @@ from msgspec import Struct
 from tidegate.admission.attempt import Attempt
 from tidegate.admission.contract import Contract
 
+STRANGERS = "\0"
+"""The lane of tenants that nobody knows: no header can hold this name."""
+
 
 class Work(Struct, frozen=True, kw_only=True, gc=False):
     """A request to be admitted, delayed or rejected.
@@ -12,6 +15,7 @@ class Work(Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         id: unique in this process; ties the stream's end and the access-log entry to the booking.
         tenant: whose share of the engines it takes.
+        known: its tenant is more than a name that somebody sent; see `lane`.
         prompt_tokens: tokens to prefill.
         completion_tokens_max: the most completion tokens the caller allows, all sequences together, or None.
         log_mean, log_sigma: completion tokens, all sequences together, as a log-normal.
@@ -30,6 +34,7 @@ class Work(Struct, frozen=True, kw_only=True, gc=False):
 
     id: str
     tenant: str = ""
+    known: bool = True
     prompt_tokens: int = 0
     completion_tokens_max: int | None = None
     log_mean: float = 5.0
@@ -45,3 +50,8 @@ class Work(Struct, frozen=True, kw_only=True, gc=False):
     service_s: float | None = None
     attempt: Attempt | None = None
     refusable: bool = True
+
+    @property
+    def lane(self) -> str:
+        """Whose turn it takes: tenants that nobody knows share one, for names cost their inventor nothing."""
+        return self.tenant if self.known else STRANGERS

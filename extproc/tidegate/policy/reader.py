@@ -13,11 +13,12 @@ from msgspec import Struct, structs
 
 from tidegate.errors import PolicyError
 from tidegate.policy.keys import CLASS, PREFIX, TENANT
-from tidegate.policy.parse import TEXT_BYTES_MAX, VALUE_BYTES_MAX, parse_policy, pool_name_stated
+from tidegate.policy.parse import TEXT_BYTES_MAX, parse_policy, pool_name_stated
 from tidegate.policy.records import Policy
 from tidegate.policy.values import POOL_NAME_LEN_MAX, pool_name_of_cluster
 
 TEXTS_MAX = 1024
+TENANT_CHARS_MAX = 128
 REPORTS_MAX = 64
 """Errors reported between two calls of `allow_reports`: a value that differs by request must not flood a log."""
 
@@ -87,7 +88,7 @@ class PolicyReader:
         if not tenant:
             return reading
         return Reading(
-            pool=reading.pool, policy=reading.policy, error=reading.error, tenant_value=_tenant(_as_text(tenant))
+            pool=reading.pool, policy=reading.policy, error=reading.error, tenant_value=tenant_name(_as_text(tenant))
         )
 
     def allow_reports(self) -> None:
@@ -127,8 +128,8 @@ def _as_text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("latin-1")
 
 
-def _tenant(value: str) -> str:
-    """The tenant's value; one too long to keep is known by its digest, so that it still has a queue of its own."""
-    if len(value) <= VALUE_BYTES_MAX:
-        return value
-    return f"tenant-{blake2b(value.encode('utf-8', 'backslashreplace'), digest_size=16).hexdigest()}"
+def tenant_name(text: str) -> str:
+    """A tenant's name as the service knows it: itself, or where it is too long a digest of all of it."""
+    if len(text) <= TENANT_CHARS_MAX:
+        return text
+    return f"tenant-{blake2b(text.encode('utf-8', 'backslashreplace'), digest_size=16).hexdigest()}"

@@ -27,6 +27,7 @@ ENTRIES_AT_ONCE = 64
 USAGE_NAMESPACE = "usage"
 TOKENS_MAX = 100_000_000
 _DETAILS_CLIENT_LEFT = ("downstream_remote_disconnect", "http2.remote_reset", "http3.remote_reset", "codec_error")
+_DETAILS_UNSENDABLE = "filter_removed_required_request_headers{invalid_header_value"
 _REFUSED_STATUS = (429, 503, 529)  # 529: Anthropic's word for overloaded
 _REFUSED_CODES = frozenset(map(str, _REFUSED_STATUS))
 _REFUSED_TYPES = frozenset({"overloaded_error", "rate_limit_error"})
@@ -135,7 +136,8 @@ def _ending(entry: HTTPAccessLogEntry, decision: str, usage: Fields) -> Ending:
     if status in _REFUSED_STATUS and details == "via_upstream":
         return Ending.ENGINE_REFUSED
     if status >= 500 or status == 0 or _cut_short(flags):
-        return Ending.ENGINE_FAILED
+        # a header that Envoy itself would not send: no engine has seen the request
+        return Ending.BAD_REQUEST if details.startswith(_DETAILS_UNSENDABLE) else Ending.ENGINE_FAILED
     return Ending.BAD_REQUEST if status >= 400 else _grpc_ending(common.custom_tags)
 
 

@@ -75,7 +75,7 @@ class Service:
             clock=self.clock,
             on_policy_error=lambda error, _: self.errors.append(error),
         )
-        intake = Intake(self.pools, self.tally, replica="replica")
+        self.intake = intake = Intake(self.pools, self.tally, replica="replica")
         self.seal = Seal(bytes(32), bytes(8))
         self.settlement = Settlement(self.pools, intake, self.tally, self.seal, self.clock, None)
         self.ext_proc = ExtProcService(intake, Answers("replica", Random(1), self.seal), self.tally, self.clock)

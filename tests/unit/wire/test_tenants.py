@@ -109,3 +109,33 @@ async def test_a_client_cannot_get_ahead_by_asking_for_a_better_class() -> None:
     assert decision(await waiting["gold"].heard()) == "delay"
     waiting["gold"].end()
     assert decision(await waiting["batch"].heard()) == "delay"
+
+
+async def test_strangers_share_one_turn() -> None:
+    """Names in a header cost nothing to invent: until an engine has answered one, all of them stand in one line."""
+    service = Service(**ONE_SLOT, queue_order="deadline", ttft_budget_ms="60000", tenant_from="header:x-tenant")
+    known, _ = asks(service, x_tenant="acme")
+    await known.heard()
+    assert decision(await known.heard()) == "admit"
+    service.intake.prove("acme", "tiny")
+    invented = [asks(service, x_tenant=f"name-{number}")[0] for number in range(3)]
+    for stream in invented:
+        await stream.heard()
+    await asyncio.sleep(0)
+    acme, _ = asks(service, x_tenant="acme")
+    await acme.heard()
+    await asyncio.sleep(0)
+    assert service.queued() == 4
+    known.end()
+    assert decision(await invented[0].heard()) == "delay"
+    invented[0].end()
+    assert decision(await acme.heard()) == "delay"
+
+
+async def test_long_names_are_told_apart_to_their_ends() -> None:
+    """Two names that differ only at their ends are two tenants, in a header as in the metadata."""
+    service = Service(slots_max="8", **ONE_AT_A_TIME)
+    for end in "ab":
+        stream, _ = asks(service, x_tenant="x" * 128 + end)
+        await stream.heard()
+        assert decision(await stream.heard()) == "admit"

@@ -94,7 +94,7 @@ class FairQueue:
     def ahead(self, work: Work, *, cost_s: float, first_s: float, now_s: float) -> Ahead:
         if not self._waiting:
             return _NOBODY
-        tenant, weight = self._share(work.tenant, work.weight)
+        tenant, weight = self._share(work.lane, work.weight)
         key = self._key(first_s, work.ttft_budget_s, cost_s)
         lane = self._lanes.get(tenant)
         oldest = self._waiting[self._oldest.first]
@@ -112,7 +112,7 @@ class FairQueue:
     def overflow(self, work: Work, *, cost_s: float, first_s: float) -> Waiting | None:
         if not self._waiting:
             return None
-        tenant, weight = self._share(work.tenant, work.weight)
+        tenant, weight = self._share(work.lane, work.weight)
         own = self._lanes.get(tenant)
         claim = _load(1 + (len(own.entries) if own else 0), cost_s + (own.entries.cost_s if own else 0.0), weight)
         heaviest = next((name for name in islice(reversed(self._loads), 2) if name != tenant), None)
@@ -126,7 +126,7 @@ class FairQueue:
     def push(self, waiting: Waiting) -> None:
         work = waiting.work
         assert work.id not in self._waiting, f"{work.id} already waits"
-        tenant, weight = self._share(work.tenant, work.weight)
+        tenant, weight = self._share(work.lane, work.weight)
         lane = self._lanes.get(tenant)
         if lane is None:
             lane = self._lanes[tenant] = _Lane(self._starting_counter(tenant), weight)
@@ -174,7 +174,7 @@ class FairQueue:
         return [self._remove(work_id) for work_id in list(self._oldest)]
 
     def charge(self, work: Work, cost_s: float, now_s: float) -> None:
-        tenant, weight = self._share(work.tenant, work.weight)
+        tenant, weight = self._share(work.lane, work.weight)
         self._aging.dispatched(work.id, cost_s)
         lane = self._lanes.get(tenant)
         if lane is not None:
@@ -203,7 +203,7 @@ class FairQueue:
         waiting = self._waiting.pop(work_id)
         self._oldest.remove(work_id)
         self._expiry.discard(work_id)
-        tenant, _ = self._share(waiting.work.tenant, waiting.work.weight)
+        tenant, _ = self._share(waiting.work.lane, waiting.work.weight)
         lane = self._lanes[tenant]
         lane.entries.remove(work_id)
         if len(lane.entries):
