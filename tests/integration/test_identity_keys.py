@@ -122,6 +122,11 @@ async def test_a_lone_percent_sign_lets_everything_through_and_is_counted(puppet
 async def test_the_queue_is_fair_by_key(puppet: PuppetStackFactory) -> None:
     """A client that floods under other names goes after the first of another client's."""
     stack = await puppet(policy=HEADER | ONE_SLOT, edit=keyed)
+    before = [stack.ask(headers=who) for who in (ALICE, BOB)]
+    for _ in before:  # until an engine has answered them, names from a header share one turn
+        (await stack.engine.call()).complete()
+    await asyncio.gather(*before)
+    await stack.service.until("outcomes_total", 2, ending="complete")
     running = stack.ask(headers=ALICE)
     first = await stack.engine.call()
     flood = [stack.ask(headers=forging(f"invented-{number}", ALICE)) for number in range(6)]
@@ -131,5 +136,5 @@ async def test_the_queue_is_fair_by_key(puppet: PuppetStackFactory) -> None:
     stack.engine.script = Call.complete
     first.complete()
     assert {answer.status for answer in await asyncio.gather(running, waiting, *flood)} == {200}
-    assert [call.headers["x-tenant"] for call in stack.engine.calls[1:]].index("bob") <= 1
+    assert [call.headers["x-tenant"] for call in stack.engine.calls[3:]].index("bob") <= 1
     await stack.assert_sound()
