@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo up test lint format bench-goodput bench-overhead bench-estimator clean
+.PHONY: help setup demo up test lint format bench-goodput bench-mesh bench-overhead bench-estimator clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -44,6 +44,9 @@ format: setup ## Format the code
 
 bench-goodput: setup ## Requests in time under overload, against other control laws, in about 15 minutes
 	@$(BIN)/python -m bench.goodput
+
+bench-mesh: setup ## Through the real Envoy, against its own filters and a p99 window, in about 15 minutes
+	@$(BIN)/python -m bench.mesh $(MESH_ARGS)
 
 bench-overhead: setup ## Latency and CPU that Tidegate adds to a request
 	@$(BIN)/python -m bench.overhead

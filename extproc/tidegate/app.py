@@ -23,8 +23,12 @@ from tidegate.pools import Change, Pool, PoolEvent, Pools
 from tidegate.receipt import ReceiptField
 from tidegate.seal import new_seal
 from tidegate.settlement import Settlement
+from tidegate.signals.allow import ENGINE_ALLOW, engine_allow
+from tidegate.signals.engine_watch import EngineWatch
+from tidegate.signals.polling import Polling
 from tidegate.tally import Count, Tally
 from tidegate.telemetry import gauges, logs
+from tidegate.telemetry.engine_figures import EngineCollector, EngineFigures, PoolSignals
 from tidegate.telemetry.metrics import ServiceCollector, registry_of
 from tidegate.telemetry.ops_server import OpsServer
 from tidegate.turnstile import Turnstile
@@ -51,6 +55,7 @@ class Settings:
     ops_listen: str = "127.0.0.1:9003"
     state_dir: Path | None = None
     key_file: Path | None = None
+    engine_allow: str = ENGINE_ALLOW
     grace_s: float = 25.0
     body_bytes_max: int = 32 * 1024 * 1024
     log_level: str = "info"
@@ -68,6 +73,8 @@ class App:
         self.tally = Tally()
         self._lines = logs.LineWriter(lambda: self.tally.add(Count.LOG_LINES_DROPPED))
         logs.configure(self._lines, settings.log_level)
+        self._polling = Polling.of(engine_allow(settings.engine_allow), self._clock, rng=Random())  # noqa: S311  jitter
+        self._watches: dict[str, EngineWatch] = {}
         self.estimators = Estimators(settings.state_dir)
         self.pools = Pools(
             self._build_pool,
@@ -92,7 +99,8 @@ class App:
         )
         collector = ServiceCollector(self.tally, self._pool_gauges, self._process_figures)
         host, port = _host_port("--ops-listen", settings.ops_listen)
-        self.ops = OpsServer(registry_of(collector), lambda: not self.ext_proc.draining, host, port)
+        registry = registry_of(collector, EngineCollector(self._pool_signals))
+        self.ops = OpsServer(registry, lambda: not self.ext_proc.draining, host, port)
 
     def stop(self) -> None:
         """Ask `run` to drain and return."""
@@ -110,6 +118,7 @@ class App:
             await self._drain()
         finally:
             chores.cancel()
+            await self._stop_watching()
             await self.ops.stop()
             await self.grpc.stop(0.0)
             log.info("stopped")
@@ -154,13 +163,23 @@ class App:
                 self.tally.add(Count.INTERNAL_ERRORS, "chores")
                 log.exception("a chore failed; the next round goes on")
 
+    async def _stop_watching(self) -> None:
+        for watch in self._watches.values():
+            watch.stop()
+        for watch in self._watches.values():
+            await watch.wait_closed()
+        await self._polling.close()
+
     def _build_pool(self, policy: PoolPolicy, now_s: float) -> Pool:
         controller = Controller(policy.limits, engines=policy.engine_count, names=policy.steered, now_s=now_s)
+        turnstile = Turnstile(controller, self._clock)
+        watch = self._watches[policy.name] = EngineWatch(policy, turnstile, self._polling)
         return Pool(
             name=policy.name,
             policy=policy,
             controller=controller,
-            turnstile=Turnstile(controller, self._clock),
+            turnstile=turnstile,
+            watch=watch,
             estimator=self.estimators.of(policy.estimator),
             started_s=now_s,
             last_seen_s=now_s,
@@ -176,15 +195,23 @@ class App:
     def _on_pool_event(self, event: PoolEvent) -> None:
         if event.change is Change.DROPPED:
             self.tally.forget_pool(event.pool)
+            del self._watches[event.pool]
         level = logging.WARNING if event.change in _WORRYING else logging.INFO
         log.log(level, "pool %s: %s %s", event.pool, event.change, " ".join(event.details.split("\n")))
 
-    def _pool_gauges(self) -> gauges.PoolGauges:
+    def _pool_gauges(self) -> tuple[gauges.PoolGauges, gauges.PoolGauges]:
         now_s = self._clock.now_s()
         conflicts = set(self.pools.conflicts(now_s))
+        snapshots = {pool.name: pool.controller.snapshot(now_s) for pool in self.pools}
+        shown = {name: gauges.of_snapshot(each, conflict=name in conflicts) for name, each in snapshots.items()}
+        return shown, {name: gauges.counts_of(each) for name, each in snapshots.items()}
+
+    def _pool_signals(self) -> dict[str, PoolSignals]:
+        now_s = self._clock.now_s()
         return {
-            pool.name: gauges.of_snapshot(pool.controller.snapshot(now_s), conflict=pool.name in conflicts)
+            pool.name: _signals_of(pool, self._watches[pool.name], now_s)
             for pool in self.pools
+            if pool.policy.seeks_engines
         }
 
     def _process_figures(self) -> gauges.ProcessFigures:
@@ -209,6 +236,19 @@ class App:
             },
             wall_s=self._clock.wall_s(),
         )
+
+
+def _signals_of(pool: Pool, watch: EngineWatch, now_s: float) -> PoolSignals:
+    tally = watch.poller.tally
+    return PoolSignals(
+        engines=[
+            EngineFigures(address=address, reading=reading, age_s=age_s)
+            for address, reading, age_s in pool.controller.readings(now_s)
+        ],
+        polls=tally.polls,
+        lookups={str(end): count for end, count in tally.lookups.items()},
+        names_failing=len(watch.poller.failing_names),
+    )
 
 
 _WORRYING = frozenset({Change.CONFLICT, Change.OVERFLOWED, Change.NOT_RESTORED})

@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def build_parser(*, loaded: str) -> argparse.ArgumentParser:
-    """The parser of all commands; only the group `loaded` (sim, estimator) has its own, which take time to load."""
+    """The parser of all commands; only the group `loaded` (sim, ...) has its own, which take time to load."""
     parser = _Parser(prog="tidegate", description="Admission control and queueing for LLM inference behind Envoy.")
     parser.add_argument("--version", action="version", version=f"tidegate {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -44,6 +44,14 @@ def build_parser(*, loaded: str) -> argparse.ArgumentParser:
     estimator = commands.add_parser("estimator", help="train, evaluate and inspect what predicts the length of answers")
     if loaded == "estimator":
         _add_estimator(estimator)
+    agent = commands.add_parser(
+        "agent",
+        help="tell the memory and utilisation of a node's GPUs",
+        description="Tell memory and utilisation of this node's GPUs, for `tidegate-engine: gpu-agent` and Prometheus.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if loaded == "agent":
+        _add_agent(agent)
     return parser
 
 
@@ -80,6 +88,13 @@ def _add_serve(commands: "argparse._SubParsersAction[_Parser]") -> None:
         metavar="FILE",
         help="key that seals what access logs carry of a request, 32 bytes as base64; replicas that are to learn from "
         "each other's requests share it (default: one of its own, drawn at start)",
+    )
+    serve.add_argument(
+        "--engine-allow",
+        metavar="LIST",
+        default=None,
+        help="addresses that engines' metrics pages are asked for at: CIDRs, IP addresses and DNS suffixes such as "
+        ".svc.cluster.local, commas between them (default: loopback and the private ranges)",
     )
     serve.add_argument(
         "--grace-s",
@@ -120,13 +135,22 @@ def _add_estimator(estimator: argparse.ArgumentParser) -> None:
     commands.add_to(estimator.add_subparsers(required=True, metavar="COMMAND"))
 
 
+def _add_agent(agent: argparse.ArgumentParser) -> None:
+    from tidegate.agent import commands  # noqa: PLC0415  keeps --help and --version quick
+
+    agent.epilog = commands.EPILOG
+    commands.add_to(agent)
+
+
 def _serve(arguments: argparse.Namespace) -> int:
     # gRPC's own lines on stderr are no JSON, and what matters of them is raised and told by us.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from tidegate.app import Settings, serve  # noqa: PLC0415  keeps --help and --version quick
+    from tidegate.signals.allow import ENGINE_ALLOW  # noqa: PLC0415
 
     return serve(
         Settings(
+            engine_allow=ENGINE_ALLOW if arguments.engine_allow is None else arguments.engine_allow,
             listen=arguments.listen,
             ops_listen=arguments.ops_listen,
             state_dir=arguments.state_dir,

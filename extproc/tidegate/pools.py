@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
+from typing import Protocol
 
 from tidegate.admission.controller import Controller
 from tidegate.clock import Clock
@@ -29,6 +30,18 @@ IDLE_S = 900.0
 REPORTS_EVERY_S = 60.0
 
 
+class EngineWatch(Protocol):
+    """Finds the engines of a pool, listens to them, and tells the pool's controller."""
+
+    def follow(self, policy: PoolPolicy, now_s: float) -> None:
+        """Bring the controller under this policy, and look for its engines."""
+        ...
+
+    def stop(self) -> None:
+        """Look and listen no more."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Pool:
     """Engines that share one queue and one capacity.
@@ -38,6 +51,7 @@ class Pool:
         last_seen_s: when the last stream came; `started_s` when the pool came into being.
         service_times: of models without tokens.
         usage: counts the tokens of answers whose engine does not.
+        watch: looks after its engines; without one, they are what the policy says.
     """
 
     name: str
@@ -49,6 +63,16 @@ class Pool:
     last_seen_s: float
     usage: UsageRatios = field(default_factory=UsageRatios)
     service_times: ServiceTimes = field(default_factory=ServiceTimes)
+    watch: EngineWatch | None = None
+
+    def follow(self, policy: PoolPolicy, now_s: float) -> None:
+        """Run under this policy from now on."""
+        self.policy = policy
+        if self.watch is None:
+            self.controller.reconfigure(policy.limits, policy.engine_count, now_s, names=policy.steered)
+        else:
+            self.watch.follow(policy, now_s)
+        self.turnstile.tick()
 
 
 class Change(StrEnum):
@@ -170,6 +194,8 @@ class Pools:
         dropped = [pool for pool in self if now_s - pool.last_seen_s >= IDLE_S and _is_empty(pool, now_s)]
         for pool in dropped:
             del self._entries[pool.name]
+            if pool.watch is not None:
+                pool.watch.stop()
             self._on_event(PoolEvent(change=Change.DROPPED, pool=pool.name))
         return dropped
 
@@ -216,11 +242,9 @@ class Pools:
             pool.policy = other  # the same meaning: kept, so that the next stream is known without comparing
             entry.text_seen_s = now_s
         elif now_s - entry.text_seen_s >= TEXT_UNSEEN_S:
-            pool.policy = other
             pool.estimator = self._estimator_of(other.estimator)
             entry.text_seen_s, entry.rival_seen_s = now_s, -inf
-            pool.controller.reconfigure(other.limits, other.engine_count, now_s, names=other.steered)
-            pool.turnstile.tick()
+            pool.follow(other, now_s)
             self._on_event(PoolEvent(change=Change.RECONFIGURED, pool=pool.name, details=other.text))
         else:
             begins = now_s - entry.rival_seen_s >= TEXT_UNSEEN_S

@@ -9,7 +9,7 @@ It never waits and never asks for the time: every call says what the time is. It
   answer can be seen.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import assert_never
 
@@ -37,6 +37,7 @@ from tidegate.admission.rules import decide, evict, gates_of, reconsider, supers
 from tidegate.admission.settled import Settled
 from tidegate.admission.snapshot import Snapshot
 from tidegate.admission.step_model import StepModel
+from tidegate.admission.utilisation import utilisation
 from tidegate.admission.work import Work
 
 _NOBODY = Ahead(0, 0.0)
@@ -173,10 +174,33 @@ class Controller:
             self._serve(now_s)
 
     def read(self, engine: str, reading: EngineReading, now_s: float) -> None:
-        """Take in what an engine says of itself; of a pooled book, sums and mean KV use."""
+        """Take in what an engine says of itself; of a pooled book whose engines are not followed, sums and means."""
+        if not len(self._queue):  # nobody to let in: the other engines' books need not be looked at
+            self._fleet.read(engine, reading, max(now_s, self._now_s))
+            return
         now_s = self._advance(now_s)
-        self._fleet.named(engine).read(reading, now_s)
+        self._fleet.read(engine, reading, now_s)
         self._serve(now_s)
+
+    def missed(self, engine: str, now_s: float, *, began_anew: bool = False) -> None:
+        """An engine could not be read; `began_anew`: what answers there now is not what was read before."""
+        self._fleet.missed(engine, max(now_s, self._now_s), began_anew=began_anew)
+
+    def follow(self, engines: Sequence[str], now_s: float, *, steered: bool, metered: bool) -> None:
+        """These are the engines now, by address; none at all is a pool that refuses with 503 or lets wait.
+
+        Args:
+            engines: their addresses.
+            now_s: the time.
+            steered: the controller chooses among them.
+            metered: `read` is going to tell of each, and `missed` where it cannot.
+        """
+        now_s = self._advance(now_s)
+        if engines:
+            self.reconfigure(self._limits, len(engines), now_s, names=engines if steered else ())
+        self._fleet.meter(engines if metered else (), now_s)
+        self._guards.memory_free_mib = self._fleet.memory_free_mib
+        self._set_alive(len(engines), now_s)
 
     def tick(self, now_s: float) -> None:
         """Bring in what the time has brought: expiries, prompts done, the ramp, the drain rate."""
@@ -229,6 +253,11 @@ class Controller:
         self._engines = engines
         self._set_alive(alive, now_s)
 
+    def unfollow(self, now_s: float) -> None:
+        """Nothing more is going to be told of any engine."""
+        self._fleet.meter((), self._advance(now_s))
+        self._guards.memory_free_mib = None
+
     def set_engines_alive(self, count: int, now_s: float) -> None:
         """How many engines are alive, at least 0."""
         self._set_alive(count, self._advance(now_s))
@@ -245,7 +274,8 @@ class Controller:
         """The gauges; books are reckoned on to now."""
         self._fleet.advance(max(now_s, self._now_s))
         fleet, ledger = self._fleet, self._running.ledger
-        alive = fleet.width > 0
+        alive, queue_len = fleet.width > 0, len(self._queue)
+        used = utilisation(fleet.books if alive else ())
         return Snapshot(
             in_flight=len(ledger),
             orphans=ledger.orphans,
@@ -257,10 +287,17 @@ class Controller:
             kv_tokens_max=sum(book.kv_tokens_max for book in fleet) if alive else 0,
             timed=sum(book.timed_load().running for book in fleet),
             timed_max=sum(book.timed_load().most for book in fleet) if alive else 0,
-            queue_len=len(self._queue),
+            queue_len=queue_len,
             queue_len_max=self._queue_len_max(),
             queued_s=self._queue.cost_s,
+            backlog_s=self._queue.cost_s / (self._drain_rate.value * max(fleet.width, 1)),
+            utilisation=used,
             engines=fleet.width,
+            engines_stale=sum(1 for _ in fleet.meters.stale()),
+            foreign=sum(book.others.foreign for book in fleet),
+            foreign_total=fleet.foreign_total,
+            gone=sum(book.others.gone for book in fleet),
+            gone_total=fleet.gone_total,
             share=fleet.share,
             engines_down=len(fleet.down()),
             prefill_left_s=min(book.prefill_left_s for book in fleet),
@@ -270,6 +307,11 @@ class Controller:
             drain_rate=self._drain_rate.value,
             draining=self._draining,
         )
+
+    def readings(self, now_s: float) -> Iterator[tuple[str, EngineReading | None, float]]:
+        """Each engine that is followed, its last reading, and the seconds since."""
+        self._fleet.meters.advance(max(now_s, self._now_s))
+        return self._fleet.meters.readings()
 
     def price(self, work: Work) -> Cost:
         """What `work` would ask of an engine, at its limits and its pace of now; changes nothing."""
@@ -354,6 +396,8 @@ class Controller:
         now_s = max(now_s, self._now_s)
         self._now_s = now_s
         self._fleet.advance(now_s)
+        if len(self._fleet.meters):
+            self._guards.memory_free_mib = self._fleet.memory_free_mib
         if self._prices.watch_is_due(now_s):
             self._prices.watch(self._fleet.estimates(), now_s)
         if due_s is not None and now_s >= due_s:

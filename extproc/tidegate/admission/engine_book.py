@@ -18,6 +18,7 @@ from tidegate.admission.limits import Limits
 from tidegate.admission.load import TimedLoad
 from tidegate.admission.reading import EngineReading
 from tidegate.admission.reckoning import Reckoning, Row
+from tidegate.admission.reconciliation import Reconciliation, is_explained
 from tidegate.admission.records import as_record
 from tidegate.admission.service_book import ServiceBook
 from tidegate.admission.slots_plateau import SlotsPlateau
@@ -39,6 +40,7 @@ class EngineBook:
         share: share of its capacity in use, 0 while it is down; whoever keeps the book sets it.
         model: its step time, as learned.
         service: the requests without tokens that it runs.
+        others: what it runs beside what is booked, as its readings say; that takes up slots and KV tokens.
         tpot_target_s: the objective that prompts are paced for; 0 where there is none.
     """
 
@@ -50,6 +52,7 @@ class EngineBook:
         self.tpot_target_s = 0.0
         self.model = StepModel() if model is None else model
         self.service = ServiceBook(width=width, now_s=now_s)
+        self.others = Reconciliation()
         self._limits = limits
         self._engine = Reckoning(batched_tokens=limits.batched_tokens, width=width, now_s=now_s, model=self.model)
         self._kv_capacity = KvCapacity(limits.kv_tokens)
@@ -85,8 +88,8 @@ class EngineBook:
 
     @property
     def slots(self) -> int:
-        """Sequences it may run at its present share, at least 1."""
-        return max(1, int(self.share * self._slots_plateau.slots * self.width))
+        """Sequences of ours that it may run at its present share, at least 1."""
+        return max(1, int(self.share * self._slots_plateau.slots * self.width) - self.others.sequences)
 
     @property
     def slots_each(self) -> int:
@@ -105,8 +108,13 @@ class EngineBook:
 
     @property
     def kv_tokens_max(self) -> int:
-        """KV tokens it may hold at its present share, at least 1."""
-        return max(1, int(self.share * self._kv_capacity.tokens * self.width))
+        """KV tokens of ours that it may hold at its present share, at least 1."""
+        return max(1, int(self.share * self._kv_capacity.tokens * self.width - self.others.kv_tokens))
+
+    @property
+    def kv_peak_now_tokens(self) -> float:
+        """The most KV tokens that what runs is expected to hold at once."""
+        return self._engine.table.peak_tokens(0.0, 0.0, 0)
 
     @property
     def prefilling(self) -> bool:
@@ -233,7 +241,9 @@ class EngineBook:
 
     def release(self, work_id: str, now_s: float) -> Row | None:
         """It is over, or given up: what it held is free. What was known of it, or None."""
-        return self._engine.release(work_id, now_s)
+        row = self._engine.release(work_id, now_s)
+        self.others.keep_within(self.sequences)
+        return row
 
     def first_token(self, work_id: str, now_s: float) -> None:
         """Its first token was seen."""
@@ -246,7 +256,12 @@ class EngineBook:
         self.advance(now_s)
         reading = reading.checked()
         self._engine.count(reading)
-        if reading.kv_usage is not None:
+        if reading.kv_tokens_max is not None:
+            self._kv_capacity.says(reading.kv_tokens_max)
+        if reading.slots is not None:
+            self._slots_plateau.says(reading.slots)
+        alone = self._reconcile(reading)
+        if reading.kv_usage is not None and alone:
             self._kv_capacity.reading(self.kv_tokens / self.width, reading.kv_usage)
         window = self._learning.of_reading(reading, self._engine.passed(), width=self.width)
         if window is not None:
@@ -280,6 +295,24 @@ class EngineBook:
         if window is not None:
             self._look_for_stall(window)
             self.model.learn(window, OUTCOME_S_MAX)
+
+    def _reconcile(self, reading: EngineReading) -> bool:
+        """Compare the books with the engine's own count; whether what it runs is all from here, as far as it says."""
+        if reading.running is None:
+            self.others.forget()
+            return True
+        booked = self.sequences
+        excess = reading.running + (reading.waiting or 0) - booked
+        kv_excess_tokens = None
+        if reading.kv_usage is not None:
+            kv_excess_tokens = reading.kv_usage * self._kv_capacity.tokens * self.width - self.kv_tokens
+        self.others.reading(
+            excess,
+            overdue=self._engine.overdue_sequences() if excess < 0 else 0,
+            held_each=self.kv_tokens / max(booked, 1),
+            kv_excess_tokens=kv_excess_tokens,
+        )
+        return is_explained(excess, booked)
 
     def _learn_slots(self, reading: EngineReading, window: Window) -> None:
         """Sequences wait for a slot only where steps are not full of prompts: else they wait for their prefill."""

@@ -1,6 +1,7 @@
 """The engines of a pool: one book each where the controller chooses the engine, one for all where Envoy does.
 
     share of a book   the start-up ramp x the health of its engine, or of the whole pool (see healths.py)
+                      x what its readings allow (see meters.py)
 
 Engines come and go under a running controller. Who stays keeps the book, who comes gets a new one, and the book of who
 goes is put aside: it gets nothing more, counts for no capacity, and is dropped when the last of its requests has ended.
@@ -18,14 +19,22 @@ from tidegate.admission.engine_book import EngineBook
 from tidegate.admission.healths import Healths
 from tidegate.admission.ledger import Booking
 from tidegate.admission.limits import Limits
+from tidegate.admission.meters import Meters
 from tidegate.admission.outcome import Outcome
 from tidegate.admission.ramp import Ramp
+from tidegate.admission.reading import EngineReading
 from tidegate.admission.records import as_record
 from tidegate.admission.step_model import StepModel
 
 
 class Fleet:
-    """The books. `names` makes one each; without, one book stands for `count` engines."""
+    """The books. `names` makes one each; without, one book stands for `count` engines.
+
+    Attributes:
+        meters: what the engines say of themselves, where they are asked.
+        memory_free_mib: of the GPU that has the least, None where no engine tells.
+        foreign_total, gone_total: sequences found that nobody here had sent, and bookings found whose request is gone.
+    """
 
     def __init__(
         self,
@@ -42,6 +51,9 @@ class Fleet:
         self._ramp = Ramp(start_s=now_s, enabled=ramp)
         self._alive = max(len(names) or count, 0)
         self._healths = Healths()
+        self.meters = Meters(limits)
+        self.memory_free_mib: float | None = None
+        self.foreign_total = self.gone_total = 0
         self._now_s = now_s
         self._shares_until_s = -inf
         self._orphans: dict[str, EngineBook] = {}
@@ -82,6 +94,37 @@ class Fleet:
         """The book of an engine; the first one where there is none of that name."""
         return next((book for book in self.books if book.name == name), self.books[0])
 
+    def meter(self, addresses: Sequence[str], now_s: float) -> None:
+        """Readings of these engines are expected from now on, and of no others."""
+        self.meters.follow(addresses, now_s)
+        self._share_out()
+
+    def read(self, name: str, reading: EngineReading, now_s: float) -> None:
+        """Take in what an engine says; where it is one of many in a pooled book, in a sum with theirs."""
+        self._now_s = now_s
+        if name not in self.meters:
+            self._read(self.named(name), reading, now_s)
+            return
+        reading = reading.checked()
+        shared = self.meters.share(name), self.meters.is_blind()
+        self.meters.take(name, reading, now_s)
+        self.memory_free_mib = self.meters.memory_free_mib()
+        if self._pooled:
+            whole = self.meters.whole()
+            if whole is not None:
+                self._read(self.books[0], whole, now_s)
+        else:
+            self._read(self.named(name), reading, now_s)
+        if shared != (self.meters.share(name), self.meters.is_blind()):
+            self._share_out()
+
+    def missed(self, name: str, now_s: float, *, began_anew: bool) -> None:
+        """An engine could not be read; `began_anew`: what answers there now is not what was read before."""
+        self._now_s = now_s
+        busy = any(book.sequences for book in self.books if self._pooled or book.name == name)
+        self.meters.missed(name, now_s, busy=busy, began_anew=began_anew)
+        self._share_out()
+
     def advance(self, now_s: float) -> None:
         """Reckon all books on to this time."""
         self._now_s = now_s
@@ -114,6 +157,7 @@ class Fleet:
         What runs in a book that is not kept (see `keeps`) is the caller's to take in.
         """
         self._limits = limits
+        self.meters.reconfigure(limits)
         if list(names) != [book.name for book in self.books if book.name]:
             self._change_books(names)
         for book in (*self.books, *self._leaving):
@@ -189,18 +233,36 @@ class Fleet:
     def _share_out(self) -> None:
         """Give each book its share; it stays until time or an outcome changes it."""
         ramp_share = self._ramp.share(self._now_s)
-        for book in self.books:
-            book.share = ramp_share * self._health_share(book)
+        self.meters.advance(self._now_s)
+        self.memory_free_mib = self.meters.memory_free_mib()
+        allowed = [ramp_share * self._meter_share(book) for book in self.books]
+        for book, share in zip(self.books, allowed, strict=True):
+            book.share = share * self._health_share(book)
+            if self.meters.is_blind(book.name):
+                book.others.forget()
         if all(book.share == 0.0 for book in self.books):
-            for book in self.books:
-                book.share = ramp_share * self._last_share(book)
-        moments = (self._healths.next_change_s(self._now_s), self._ramp.next_step_s(self._now_s))
+            for book, share in zip(self.books, allowed, strict=True):
+                book.share = share * self._last_share(book)
+        moments = (
+            self._healths.next_change_s(self._now_s),
+            self._ramp.next_step_s(self._now_s),
+            self.meters.next_change_s(),
+        )
         self._shares_until_s = min((moment for moment in moments if moment is not None), default=inf)
 
     def _health_share(self, book: EngineBook) -> float:
         if self._pooled:
             return self._healths.pool_share(self._alive, self._now_s)
         return self._healths.share(book.name, self._now_s)
+
+    def _meter_share(self, book: EngineBook) -> float:
+        return self.meters.pool_share() if self._pooled else self.meters.share(book.name)
+
+    def _read(self, book: EngineBook, reading: EngineReading, now_s: float) -> None:
+        foreign, gone = book.others.foreign, book.others.gone
+        book.read(reading, now_s)
+        self.foreign_total += max(book.others.foreign - foreign, 0)
+        self.gone_total += max(book.others.gone - gone, 0)
 
     def _last_share(self, book: EngineBook) -> float:
         if self._pooled:

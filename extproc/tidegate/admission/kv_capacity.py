@@ -3,6 +3,7 @@
     reading n with usage > 0.15:      K += max(0.02, 1 / n) (clip(own / usage, K / 4, 4 K) - K)
     a stall at `kv` tokens held:      K = 0.9 min(K, 1.05 kv),   at most once in 5 s
     without readings, while limited:  K *= 1.002 each 100 ms, from 15 s after the last stall on
+    an engine that says its size:     the start is that
     bounds:                           start / 8 to 8 start; never above a stated value
 
 `own` is what the books say the engine holds, `usage` the share of its cache that it says is used. Their quotient is not
@@ -34,17 +35,28 @@ _SLOP = 1e-3  # of a step, for rounding
 class KvCapacity:
     """The capacity of one engine; `stated` is its operator's figure, None where there is none."""
 
-    __slots__ = ("_ceiling", "_floor", "_grown_s", "_now_s", "_quiet_s", "_readings", "_seen", "_stalled_s", "_tokens")
+    __slots__ = (
+        "_ceiling",
+        "_floor",
+        "_grown_s",
+        "_now_s",
+        "_quiet_s",
+        "_readings",
+        "_said",
+        "_seen",
+        "_stalled_s",
+        "_stated",
+        "_tokens",
+    )
 
     def __init__(self, stated: int | None, start: int = _START) -> None:
         """ValueError unless the start, stated or not, is at least 1."""
         first = start if stated is None else stated
         if first < 1:
             raise ValueError(f"{first} KV tokens: below 1")
-        self._tokens = float(first)
-        self._floor = max(first / _BOUND, 1.0)
-        self._ceiling = first * _BOUND if stated is None else float(first)
-        self._readings = 0 if stated is None else _STATED_READINGS
+        self._stated = stated is not None
+        self._readings = self._said = 0
+        self._begin(first, known=self._stated)
         self._seen = False  # a reading that said something
         self._now_s = self._quiet_s = self._grown_s = -inf  # of the last tick; no stall since; growth counted until
         self._stalled_s = -inf
@@ -53,6 +65,12 @@ class KvCapacity:
     def tokens(self) -> int:
         """KV tokens to book at most, at least 1."""
         return int(self._tokens)
+
+    def says(self, kv_tokens: int) -> None:
+        """The engine tells how many tokens its cache holds, at least 1; a stated figure counts for more."""
+        if not self._stated and kv_tokens != self._said:
+            self._said = kv_tokens
+            self._begin(kv_tokens, known=True)
 
     def reading(self, own_kv_tokens: float, usage: float) -> None:
         """Take in the engine's word; one that says nothing, because little is held, is passed over."""
@@ -84,6 +102,12 @@ class KvCapacity:
         if steps > 0:
             self._set(self._tokens * _GROWTH ** min(steps, _GROWTH_STEPS_MAX))
             self._grown_s = grown_s + steps * _GROWTH_EVERY_S
+
+    def _begin(self, first: int, *, known: bool) -> None:
+        self._tokens = float(first)
+        self._floor = max(first / _BOUND, 1.0)
+        self._ceiling = float(first) if self._stated else first * _BOUND
+        self._readings = _STATED_READINGS if known else 0
 
     def _set(self, tokens: float) -> None:
         self._tokens = min(max(tokens, self._floor), self._ceiling)

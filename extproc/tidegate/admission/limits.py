@@ -14,6 +14,15 @@ class Mode(StrEnum):
     BACKPRESSURE_FIRST = "backpressure-first"  # up to 0.7 of the client's timeout: chats that must not be lost
 
 
+class Stale(StrEnum):
+    """What an engine gets whose readings are too old; meters.py says what each means."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    HOLD = "hold"
+    DEGRADE = "degrade"
+
+
 class GateName(StrEnum):
     """What may stand between a request and an engine; the first five are in force unless others are named."""
 
@@ -48,12 +57,13 @@ class Limits:
         concurrency: requests in flight that the concurrency gate allows, in the whole pool.
         p99_target_s: engine time that the p99 window keeps to.
         memory_floor_mib: GPU memory that the memory floor keeps free.
+        stale: what an engine gets that has not been read for `stale_after_s`, where it should be.
         early_reject: refuse at once what would wait too long; else it may wait as long as it can.
     """
 
     slots: int | None = None
     kv_tokens: int | None = None
-    batched_tokens: int = 2048
+    batched_tokens: int = 512
     queue_len: int | None = None
     mode: Mode = Mode.HYBRID
     order: Order = Order.COST_DEADLINE
@@ -63,4 +73,6 @@ class Limits:
     concurrency: int | None = None
     p99_target_s: float = 2.0
     memory_floor_mib: int | None = None
+    stale: Stale = Stale.DEGRADE
+    stale_after_s: float = 5.0
     early_reject: bool = True

@@ -26,6 +26,7 @@ from tidegate.admission.engine_learning import Passed
 from tidegate.admission.history import History, Totals
 from tidegate.admission.prefill_line import PrefillLine
 from tidegate.admission.reading import EngineReading
+from tidegate.admission.reconciliation import is_explained
 from tidegate.admission.running_table import RunningTable
 from tidegate.admission.step_model import StepModel
 
@@ -41,7 +42,7 @@ _DEBT_S_MAX = 20.0
 _FIRST_S_STALE = 0.5
 _STARTED_MAX = 64
 _STEPS_PER_S_MAX = 10_000.0  # no engine is as fast: more is another engine's count
-_FOREIGN_SEQUENCES_MAX, _FOREIGN_SHARE_MAX = 2.0, 0.1
+_OVERDUE, _OVERDUE_S = 4.0, 20.0  # times and seconds beyond which an answer should be complete, a slow start included
 
 
 class Row:
@@ -203,6 +204,15 @@ class Reckoning:
             self._grown_tokens = 0.0
         return row
 
+    def overdue_sequences(self) -> int:
+        """Sequences whose answer should long be over, and those that run since before a restart."""
+        due = sum(
+            row.cost.sequences
+            for row in self._rows.values()
+            if self.now_s < row.admitted_s + _OVERDUE * row.cost.answer_s + _OVERDUE_S
+        )
+        return self.table.sequences - due
+
     def first_token(self, work_id: str, now_s: float) -> None:
         """Its first token was seen."""
         self.advance(now_s)
@@ -291,9 +301,7 @@ class Reckoning:
         if reading.waiting is None or reading.running is None:
             return
         sequences = self.table.sequences
-        if abs(reading.running + reading.waiting - sequences) > max(
-            _FOREIGN_SEQUENCES_MAX, _FOREIGN_SHARE_MAX * sequences
-        ):
+        if not is_explained(abs(reading.running + reading.waiting - sequences), sequences):
             return  # others use the engine too, or a leak: its queue tells nothing about ours
         line = self.line
         before_tokens = line.frontier_tokens

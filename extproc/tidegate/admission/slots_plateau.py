@@ -1,7 +1,7 @@
 """How many sequences an engine runs at once, from what its metrics say.
 
     stated:   that
-    learned:  256 at first
+    learned:  256 at first, or what the engine says
               `running`, once three readings in a row with somebody waiting and KV blocks free agree within 1
               + 1 for each reading that finds all of it running and nobody waiting, up to what it was at first
               `running`, where more run than that
@@ -26,7 +26,7 @@ class SlotsPlateau:
         slots: sequences it runs at once, at least 1.
     """
 
-    __slots__ = ("_agreeing", "_start", "_stated", "slots")
+    __slots__ = ("_agreeing", "_said", "_start", "_stated", "slots")
 
     def __init__(self, stated: int | None = None, start: int = _START) -> None:
         """`stated` is the operator's figure, if any. ValueError where the one that counts is below 1."""
@@ -34,7 +34,14 @@ class SlotsPlateau:
         self._start = self.slots = start if stated is None else stated
         if self.slots < 1:
             raise ValueError(f"{self.slots} slots: below 1")
+        self._said = 0
         self._agreeing: list[int] = []  # `running` of the last readings that agree; at most three
+
+    def says(self, slots: int) -> None:
+        """The engine tells how many sequences it runs at once, at least 1; a stated figure counts for more."""
+        if not self._stated and slots != self._said:
+            self._said = self._start = self.slots = slots
+            self._agreeing.clear()
 
     def reading(self, running: int, waiting: int, kv_usage: float | None = None) -> None:
         """Take in what one page of metrics says; `kv_usage` is the share of KV blocks used, if known."""

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tidegate.admission.utilisation import Utilisation
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
@@ -16,7 +18,12 @@ class Snapshot:
         timed, timed_max: requests without tokens that run, and those that the engines work on at once, as learned.
         queue_len, queue_len_max: requests that wait, and how many may.
         queued_s: bottleneck seconds that wait.
+        backlog_s: how long it will take to serve them.
+        utilisation: of the pool's resources.
         engines: engines alive.
+        engines_stale: engines whose readings are too old, or have not come for as long.
+        foreign, foreign_total: sequences that engines run and nobody here has sent: now, and found so far.
+        gone, gone_total: sequences booked that engines do not run any more: the same.
         share: share of the limits in use, 0.25 to 1.
         engines_down: engines that get nothing for what their answers say.
         prefill_left_s: seconds of prompts that the least loaded engine has still to do.
@@ -39,7 +46,14 @@ class Snapshot:
     queue_len: int
     queue_len_max: int
     queued_s: float
+    backlog_s: float
+    utilisation: Utilisation
     engines: int
+    engines_stale: int
+    foreign: int
+    foreign_total: int
+    gone: int
+    gone_total: int
     share: float
     engines_down: int
     prefill_left_s: float

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from tidegate.admission.limits import GATES_DEFAULT, GateName, Mode
+from tidegate.admission.limits import GATES_DEFAULT, GateName, Mode, Stale
 from tidegate.admission.queues.orders import Order
 from tidegate.errors import PolicyError
 from tidegate.policy.engines import ENGINES_MAX, engines
 from tidegate.policy.key import SHOWN_CHARS_MAX, Key, Scope, shown
 from tidegate.policy.values import (
+    MEMORY_FLOOR_DEFAULT_MIB,
     POOL_NAME_LEN_MAX,
     TTFT_BUDGET_MS_MAX,
     USD_MAX,
@@ -19,6 +20,7 @@ from tidegate.policy.values import (
     decimal_of,
     gates,
     header_source,
+    mapping,
     nanousd,
     one_of,
     pool_name,
@@ -31,7 +33,21 @@ T = TypeVar("T")
 PREFIX = "tidegate-"
 CLASS_PREFIX = "tidegate-class-"
 ESTIMATOR_KINDS = ("ngram", "window")
-ENGINE_KINDS = ("vllm", "sglang", "llamacpp", "triton", "trtllm", "ray-serve", "tgi", "kserve", "prometheus")
+MAPPED_KIND = "prometheus"
+ENGINE_KINDS = (
+    "vllm",
+    "sglang",
+    "llamacpp",
+    "triton",
+    "trtllm",
+    "ray-serve",
+    "tgi",
+    "kserve",
+    "gpu-agent",
+    MAPPED_KIND,
+)
+STALE_MS_MIN = 4000
+"""An engine that fails is asked again after 4 s at the latest."""
 _HOUR_MS = 3_600_000
 
 
@@ -119,11 +135,33 @@ ENGINE = _word(
     "none",
     "Kind of the engines, which says how to read their metrics pages.",
 )
+ENGINE_METRICS = Key(
+    name="tidegate-engine-metrics",
+    scope=Scope.POOL,
+    default="none",
+    expected='`FIELD=SERIES{LABEL="VALUE"}*FACTOR;...`, as docs/engines.md says',
+    meaning=f"Which series of the engines' pages say what, for `tidegate-engine: {MAPPED_KIND}`.",
+    read=mapping,
+)
+STALE = _word(
+    "tidegate-stale",
+    {stale.value: stale for stale in Stale},
+    Stale.DEGRADE.value,
+    "What an engine gets whose metrics page has not been read for `tidegate-stale-ms`; docs/engines.md has a table.",
+)
+STALE_MS = _ms(
+    "tidegate-stale-ms",
+    (STALE_MS_MIN, _HOUR_MS),
+    "5000",
+    "Age from which on what an engine has said is stale; a healthy engine is read every second.",
+    scope=Scope.POOL,
+)
 STEER = _switch(
     "tidegate-steer",
     Scope.POOL,
     "off",
-    "Tidegate chooses each request's engine among `tidegate-engines`, all IP addresses. Off, Envoy chooses.",
+    "Tidegate chooses each request's engine among `tidegate-engines`: IP addresses, or what a `dns:` name resolves to. "
+    "Off, Envoy chooses.",
 )
 SLOTS_MAX = _whole(
     "tidegate-slots-max",
@@ -146,8 +184,9 @@ BATCHED_TOKENS_MAX = _whole(
     Scope.POOL,
     "tokens",
     (1, 10_000_000),
-    "2048",
-    "Tokens one engine handles in a step (vLLM: `max_num_batched_tokens`).",
+    "512",
+    "Tokens one engine handles in a step (vLLM: `max_num_batched_tokens`); state it if you can: half as many costs "
+    "little, twice as many much.",
 )
 QUEUE_LEN_MAX = _whole(
     "tidegate-queue-len-max",
@@ -214,7 +253,7 @@ MEMORY_FLOOR_MIB = _whole(
     Scope.POOL,
     "MiB",
     (1, 10_000_000),
-    "none",
+    str(MEMORY_FLOOR_DEFAULT_MIB),
     "Free GPU memory below which the gate `memory-floor` is shut.",
 )
 ESTIMATOR = _word(
@@ -350,6 +389,9 @@ _ALL: tuple[Key[Any], ...] = (
     POOL,
     ENGINES,
     ENGINE,
+    ENGINE_METRICS,
+    STALE,
+    STALE_MS,
     STEER,
     SLOTS_MAX,
     KV_TOKENS_MAX,

@@ -12,7 +12,13 @@ from tidegate.policy import keys
 from tidegate.policy.key import Key, Scope, shown
 from tidegate.policy.keys import key_of, unknown_key
 from tidegate.policy.records import EngineAddress, Policy, PoolPolicy, RequestPolicy
-from tidegate.policy.values import ClassTerms, class_name, pool_name_of_cluster
+from tidegate.policy.values import (
+    MEMORY_FLOOR_DEFAULT_MIB,
+    ClassTerms,
+    class_name,
+    mapping,
+    pool_name_of_cluster,
+)
 
 T = TypeVar("T")
 
@@ -97,7 +103,9 @@ def _pool(stated: dict[str, str], name: str) -> PoolPolicy:
         gates=_read(stated, keys.GATES, usual.gates),
         concurrency=_read_stated(stated, keys.CONCURRENCY_MAX),
         p99_target_s=_read(stated, keys.P99_TARGET_MS, usual.p99_target_s),
-        memory_floor_mib=_read_stated(stated, keys.MEMORY_FLOOR_MIB),
+        memory_floor_mib=_memory_floor_mib(stated),
+        stale=_read(stated, keys.STALE, usual.stale),
+        stale_after_s=_read(stated, keys.STALE_MS, usual.stale_after_s),
     )
     _check_guards(limits, stated)
     engines = _read(stated, keys.ENGINES, ())
@@ -106,19 +114,45 @@ def _pool(stated: dict[str, str], name: str) -> PoolPolicy:
         limits=limits,
         engines=engines,
         engine=_read(stated, keys.ENGINE, ""),
+        engine_metrics=_engine_metrics(stated),
         estimator=_read(stated, keys.ESTIMATOR, "ngram"),
         steer=_steer(stated, engines),
         text=_text(_of_scope(stated, Scope.POOL)),
     )
 
 
+def _memory_floor_mib(stated: dict[str, str]) -> int | None:
+    """The default floor holds only where the gate is in force."""
+    floor_mib = _read_stated(stated, keys.MEMORY_FLOOR_MIB)
+    if floor_mib is None and GateName.MEMORY_FLOOR in _read(stated, keys.GATES, ()):
+        return MEMORY_FLOOR_DEFAULT_MIB
+    return floor_mib
+
+
+def _engine_metrics(stated: dict[str, str]) -> str | None:
+    """The mapping of the one kind of engine that needs one, and has no other way to be read."""
+    kind, text = _read(stated, keys.ENGINE, ""), stated.get(keys.ENGINE_METRICS.name)
+    if text is None:
+        if kind == keys.MAPPED_KIND:
+            raise PolicyError(keys.ENGINE.name, kind, f"`{keys.ENGINE_METRICS.name}` beside it")
+        return None
+    if kind != keys.MAPPED_KIND:
+        expected = f"`{keys.ENGINE.name}: {keys.MAPPED_KIND}` beside it"
+        raise PolicyError(keys.ENGINE_METRICS.name, shown(text), expected)
+    try:
+        return mapping(text)
+    except ValueError as error:
+        expected = f"{keys.ENGINE_METRICS.expected} ({error})"
+        raise PolicyError(keys.ENGINE_METRICS.name, shown(text), expected) from None
+
+
 def _steer(stated: dict[str, str], engines: tuple[EngineAddress, ...]) -> bool:
-    """Envoy can be told an endpoint's IP address alone, so names would only ever miss."""
+    """Envoy can be told an endpoint's IP address alone: names would only ever miss, but for those that we resolve."""
     steer = _read(stated, keys.STEER, False)
-    names = [engine.address for engine in engines if not engine.literal]
+    names = [engine.address for engine in engines if not engine.literal and not engine.dns]
     if steer and (names or not engines):
         found = f", not {shown(names[0])}" if names else ""
-        expected = f"`off`, or `{keys.ENGINES.name}` beside it with an IP address for each engine{found}"
+        expected = f"`off`, or `{keys.ENGINES.name}` beside it with IP addresses or a `dns:` name{found}"
         raise PolicyError(keys.STEER.name, shown(stated[keys.STEER.name]), expected)
     return steer
 
@@ -128,7 +162,7 @@ def _check_guards(limits: Limits, stated: dict[str, str]) -> None:
     for name, key, has_default in (
         (GateName.CONCURRENCY, keys.CONCURRENCY_MAX, False),
         (GateName.P99_WINDOW, keys.P99_TARGET_MS, True),
-        (GateName.MEMORY_FLOOR, keys.MEMORY_FLOOR_MIB, False),
+        (GateName.MEMORY_FLOOR, keys.MEMORY_FLOOR_MIB, True),
     ):
         if name in limits.gates and key.name not in stated and not has_default:
             text = stated.get(keys.GATES.name, "")

@@ -33,6 +33,9 @@ class EngineAddress:
 class PoolPolicy:
     """Pool-scoped settings: capacity, engines, queue, mode. One record a pool at any moment.
 
+    `engine` is the kind of the engines, empty where nobody asks them; `engine_metrics` the mapping of their pages, for
+    the one kind that needs it.
+
     Two records are equal when they mean the same, however their keys were written: `text` (sorted `key=value` lines of
     the pool-scoped keys alone) takes no part in the comparison.
     """
@@ -41,14 +44,21 @@ class PoolPolicy:
     limits: Limits = field(default_factory=Limits)
     engines: tuple[EngineAddress, ...] = ()
     engine: str = ""
+    engine_metrics: str | None = None
     estimator: str = "ngram"
     steer: bool = False
     text: str = field(default="", compare=False)
 
     @property
     def steered(self) -> tuple[str, ...]:
-        """Addresses of the engines that tidegate chooses among; none where Envoy does."""
-        return tuple(engine.address for engine in self.engines) if self.steer else ()
+        """Addresses of the engines that tidegate chooses among; none where Envoy does, or before DNS has named them."""
+        found = () if any(engine.dns for engine in self.engines) else self.engines
+        return tuple(engine.address for engine in found) if self.steer else ()
+
+    @property
+    def seeks_engines(self) -> bool:
+        """Engines have to be found, or asked how they are."""
+        return any(engine.dns for engine in self.engines) or bool(self.engines and self.engine)
 
     @property
     def engine_count(self) -> int:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from tidegate.admission.dollars import NANO
 from tidegate.admission.limits import GateName
+from tidegate.policy.page_mapping import sources
 
 T = TypeVar("T")
 
@@ -26,6 +27,7 @@ PER_MINUTE_MAX = 1_000_000_000
 DIGITS_MAX = 12
 USD_MAX = 1_000_000
 GATES_MAX = len(GateName)
+MEMORY_FLOOR_DEFAULT_MIB = 4096
 
 _POOL_NAME = re.compile(r"[A-Za-z0-9._|/-]{1,128}", re.ASCII)
 _NOT_POOL_NAME = re.compile(r"[^A-Za-z0-9._|/-]", re.ASCII)
@@ -113,6 +115,12 @@ def gates(text: str) -> tuple[GateName, ...]:
     return tuple(
         name for name in GateName if name in named
     )  # in one order, or two texts that mean the same would differ
+
+
+def mapping(text: str) -> str:
+    """A mapping of a metrics page, as it stands."""
+    sources(text)
+    return text
 
 
 def pool_name(text: str) -> str:

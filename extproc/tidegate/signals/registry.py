@@ -2,6 +2,7 @@
 
 from tidegate.signals.base import PageReader
 from tidegate.signals.generic import GenericReader
+from tidegate.signals.gpu_agent import GpuAgentReader
 from tidegate.signals.kserve import KserveReader
 from tidegate.signals.llamacpp import LlamaCppReader
 from tidegate.signals.ray_serve import RayServeReader
@@ -20,6 +21,7 @@ _READERS: tuple[PageReader, ...] = (
     RayServeReader(),
     TgiReader(),
     KserveReader(),
+    GpuAgentReader(),
 )
 _BY_KIND = {reader.kind: reader for reader in _READERS}
 KINDS = (*_BY_KIND, GenericReader.kind)

@@ -14,7 +14,13 @@ from tidegate.telemetry.gauges import Gauge, PoolGauges, ProcessFigures
 class ServiceCollector(Collector):
     """Renders everything this process counts."""
 
-    def __init__(self, tally: Tally, pools: Callable[[], PoolGauges], process: Callable[[], ProcessFigures]) -> None:
+    def __init__(
+        self,
+        tally: Tally,
+        pools: Callable[[], tuple[PoolGauges, PoolGauges]],
+        process: Callable[[], ProcessFigures],
+    ) -> None:
+        """`pools` gives gauges and counters of each pool."""
         self._tally = tally
         self._pools = pools
         self._process = process
@@ -22,7 +28,9 @@ class ServiceCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """One scrape."""
         yield from self._counters()
-        yield from self._pool_gauges()
+        gauges, counters = self._pools()
+        yield from _by_pool(gauges, GaugeMetricFamily)
+        yield from _by_pool(counters, CounterMetricFamily)
         process = self._process()
         for gauge, value in process.gauges.items():
             yield GaugeMetricFamily(f"tidegate_{gauge.name}", gauge.meaning, value=value)
@@ -43,23 +51,23 @@ class ServiceCollector(Collector):
                 family.add_metric(values, total)
             yield family
 
-    def _pool_gauges(self) -> Iterable[Metric]:
-        families: dict[Gauge, GaugeMetricFamily] = {}
-        for pool, gauges in sorted(self._pools().items()):
-            for gauge, value in gauges.items():
-                family = families.get(gauge)
-                if family is None:
-                    family = families[gauge] = GaugeMetricFamily(
-                        f"tidegate_pool_{gauge.name}", gauge.meaning, labels=["pool"]
-                    )
-                family.add_metric([pool], value)
-        return families.values()
+
+def _by_pool(pools: PoolGauges, of: type[GaugeMetricFamily] | type[CounterMetricFamily]) -> Iterable[Metric]:
+    families: dict[Gauge, GaugeMetricFamily | CounterMetricFamily] = {}
+    for pool, figures in sorted(pools.items()):
+        for figure, value in figures.items():
+            family = families.get(figure)
+            if family is None:
+                family = families[figure] = of(f"tidegate_pool_{figure.name}", figure.meaning, labels=["pool"])
+            family.add_metric([pool], value)
+    return families.values()
 
 
-def registry_of(collector: ServiceCollector) -> CollectorRegistry:
+def registry_of(*collectors: Collector) -> CollectorRegistry:
     """A registry of its own, with the usual process metrics beside ours."""
     registry = CollectorRegistry()
-    registry.register(collector)
+    for collector in collectors:
+        registry.register(collector)
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)

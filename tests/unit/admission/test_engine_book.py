@@ -25,7 +25,7 @@ FULL_STEP_S = 0.1224  # of 2,048 tokens
 
 
 def book(**facts: Any) -> EngineBook:
-    defaults: dict[str, Any] = {"limits": Limits(slots=256, kv_tokens=100_000), "now_s": 0.0}
+    defaults: dict[str, Any] = {"limits": Limits(batched_tokens=2048, slots=256, kv_tokens=100_000), "now_s": 0.0}
     return EngineBook(**(defaults | facts))
 
 
@@ -40,7 +40,7 @@ def decoding(sequences: int, *, held_tokens: float = 100.0, **facts: Any) -> Eng
 
 def test_an_idle_engine() -> None:
     """It holds nothing, is done with everything, and has the capacity that is stated or assumed."""
-    kept = EngineBook(Limits(), now_s=5.0)
+    kept = EngineBook(Limits(batched_tokens=2048), now_s=5.0)
     assert (len(kept), kept.sequences, kept.kv_tokens, kept.prefilling, kept.prefill_left_s) == (0, 0, 0.0, False, 0.0)
     assert (kept.slots, kept.slots_each, kept.kv_tokens_max, kept.kv_tokens_each) == (256, 256, 100_000, 100_000)
     assert (kept.share, kept.width, kept.welcome) == (1.0, 1, 0.0)
@@ -48,7 +48,7 @@ def test_an_idle_engine() -> None:
 
 def test_a_share_is_of_slots_and_tokens() -> None:
     """Whole ones, and at least one: an engine that is up runs something."""
-    kept = book(limits=Limits(slots=10, kv_tokens=1005))
+    kept = book(limits=Limits(batched_tokens=2048, slots=10, kv_tokens=1005))
     kept.share = 0.25
     assert (kept.slots, kept.kv_tokens_max) == (2, 251)
     assert (kept.slots_each, kept.kv_tokens_each) == (10, 1005)
@@ -112,16 +112,16 @@ def test_the_cost_in_bottleneck_seconds() -> None:
     """The scarcest of compute, KV tokens and slots: as the formula in cost.py, resource by resource."""
     compute_s = FULL_STEP_S + 2e-9 * 2048**2 / 2 + 64 * 0.02 / 32
     assert book().bottleneck_s(2048.0, 64.0, 1, 0.02) == pytest.approx(compute_s)
-    kv = book(limits=Limits(slots=256, kv_tokens=4000))
+    kv = book(limits=Limits(batched_tokens=2048, slots=256, kv_tokens=4000))
     assert kv.bottleneck_s(2048.0, 64.0, 1, 0.5) == pytest.approx((2048 + 32) * 64 * 0.5 / 4000)
     assert kv.bottleneck_s(2048.0, 64.0, 4, 0.5) == pytest.approx((2048 + 8) * 64 * 0.5 / 4000)
-    slots = book(limits=Limits(slots=2, kv_tokens=100_000))
+    slots = book(limits=Limits(batched_tokens=2048, slots=2, kv_tokens=100_000))
     assert slots.bottleneck_s(10.0, 64.0, 1, 0.5) == pytest.approx(64 * 0.5 / 2)
 
 
 def test_the_price_of_a_request_is_made_with_it() -> None:
     """Never more than one whole engine is booked, so that anything runs when it is alone."""
-    kept = book(limits=Limits(slots=4, kv_tokens=1000))
+    kept = book(limits=Limits(batched_tokens=2048, slots=4, kv_tokens=1000))
     made = price(Work(id="w", prompt_tokens=5000, sequences=9), kept, log_mean=5.0, log_sigma=0.9, tau_s=0.05)
     assert (made.sequences, made.kv_tokens, made.prompt_tokens) == (4, 1000, 5000.0)
     assert made.bottleneck_s == kept.bottleneck_s(5000.0, made.completion_tokens, 9, 0.05)
@@ -192,16 +192,16 @@ def test_the_most_welcome() -> None:
 
 def test_limits_that_change_keep_what_was_learned() -> None:
     """Only what is stated otherwise starts anew; what runs, runs."""
-    kept = decoding(3, limits=Limits())
+    kept = decoding(3, limits=Limits(batched_tokens=2048))
     before = kept.model
     for second in range(40):
         kept.advance(float(second))
         kept.read(EngineReading(kv_usage=0.5), float(second))
     learned_tokens = kept.kv_tokens_each
     assert learned_tokens < 90_000
-    kept.reconfigure(Limits(slots=8))
+    kept.reconfigure(Limits(batched_tokens=2048, slots=8))
     assert (kept.slots, kept.kv_tokens_each, kept.sequences) == (8, learned_tokens, 3)
-    kept.reconfigure(Limits(slots=8, kv_tokens=5000))
+    kept.reconfigure(Limits(batched_tokens=2048, slots=8, kv_tokens=5000))
     assert (kept.kv_tokens_each, kept.model) == (5000, before)
 
 
@@ -283,7 +283,7 @@ def test_the_step_time_is_learned_from_an_engine_at_work(slower: float, readings
 
 def test_the_kv_capacity_is_learned_from_usage() -> None:
     """An engine that says half of its cache is used, while the book counts 10,000 tokens in it, holds 20,000."""
-    kept = book(limits=Limits())
+    kept = book(limits=Limits(batched_tokens=2048))
     kept.adopt("a", sequences=1, kv_tokens=10_000, now_s=0.0)
     for second in range(100):
         kept.read(EngineReading(kv_usage=0.5), float(second))
@@ -292,7 +292,7 @@ def test_the_kv_capacity_is_learned_from_usage() -> None:
 
 def test_a_reading_of_nonsense_changes_no_capacity() -> None:
     """What is no share of a cache, no number of sequences."""
-    kept = decoding(2, limits=Limits())
+    kept = decoding(2, limits=Limits(batched_tokens=2048))
     for usage in (float("nan"), inf, -1.0, 7.0):
         kept.read(EngineReading(kv_usage=usage, running=-5, waiting=-5), 1.0)
     assert (kept.kv_tokens_each, kept.slots_each) == (100_000, 256)

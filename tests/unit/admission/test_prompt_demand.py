@@ -22,10 +22,10 @@ STATED = Limits(slots=256, kv_tokens=100_000, batched_tokens=2048)
         (20 * 2048, 2048, STATED, (103, 40_960)),  # a step has room for 102.4 inputs of 20 tokens
         (300 * 64, 64, STATED, (7, 19_200)),
         (2048, 2048, STATED, (256, 2048)),  # no more than an engine has slots
-        (2048, 2048, Limits(), (2048, 2048)),  # which nobody has stated here
+        (2048, 2048, Limits(batched_tokens=2048), (2048, 2048)),  # which nobody has stated here
         (1_000_000, 2048, STATED, (5, 99_995)),  # as much as a cache holds, so that it is never too large
-        (1_000_000, 2048, Limits(kv_tokens=3), (5, 1)),
-        (1_000_000, 2048, Limits(), (5, 1_000_000)),
+        (1_000_000, 2048, Limits(kv_tokens=3, batched_tokens=2048), (5, 1)),
+        (1_000_000, 2048, Limits(batched_tokens=2048), (5, 1_000_000)),
     ],
 )
 def test_a_batch_holds_a_steps_worth(

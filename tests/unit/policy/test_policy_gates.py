@@ -95,9 +95,24 @@ def test_what_is_no_list_of_gates_is_refused(text: str) -> None:
     assert all(name.value in error.expected for name in GateName)
 
 
-@pytest.mark.parametrize(
-    ("gate", "key", "highest"), [("concurrency", CONCURRENCY, 1_000_000), ("memory-floor", FLOOR, 10_000_000)]
-)
+def test_the_memory_floor_has_a_default() -> None:
+    """Four gigabytes where the gate is in force and no other figure is stated; none where it is not."""
+    assert pool((GATES, "memory-floor")).limits.memory_floor_mib == 4096
+    assert pool((GATES, "memory-floor"), (FLOOR, "8000")).limits.memory_floor_mib == 8000
+    assert pool((GATES, "slots")).limits.memory_floor_mib is None
+    assert KEYS[FLOOR].default == "4096"
+
+
+def test_a_figure_without_its_guard_is_a_mistake() -> None:
+    """It would do nothing; the error names the gate that is missing."""
+    for others in ((), ((GATES, "slots,kv"),)):
+        idle = refusal((FLOOR, "5"), *others)
+        assert (idle.key, idle.value) == (FLOOR, "5")
+        assert GATES in idle.expected
+        assert "memory-floor" in idle.expected
+
+
+@pytest.mark.parametrize(("gate", "key", "highest"), [("concurrency", CONCURRENCY, 1_000_000)])
 def test_a_guard_and_its_figure_come_together(gate: str, key: str, highest: int) -> None:
     """A guard without its figure would stand open, a figure without its guard would do nothing: both are mistakes,
     and each error names the key that is missing.

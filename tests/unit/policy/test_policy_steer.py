@@ -23,7 +23,6 @@ def test_steered_engines_are_named_as_envoy_knows_them(engines: str) -> None:
     ("engines", "found"),
     [
         (None, ""),
-        ("dns:vllm.ns.svc:8000", "vllm.ns.svc:8000"),
         ("10.0.0.1:8000,vllm-1.vllm:8000", "vllm-1.vllm:8000"),
         ("10.0.0.1:8000,1a.2.3.4:8000", "1a.2.3.4:8000"),
     ],
@@ -38,6 +37,15 @@ def test_steering_needs_addresses(engines: str | None, found: str) -> None:
     assert "IP address" in error.expected
     assert found in error.expected
     assert parse("off", engines).steered == ()
+
+
+def test_steered_engines_may_be_found_by_dns() -> None:
+    """What a `dns:` name resolves to are addresses; until it is known, Envoy chooses."""
+    for engines in ("dns:vllm.ns.svc:8000", "10.0.0.1:8000,dns:vllm.ns.svc:8000"):
+        policy = parse("on", engines)
+        assert policy.steer
+        assert policy.steered == ()
+        assert policy.seeks_engines
 
 
 def test_steer_is_on_or_off() -> None:

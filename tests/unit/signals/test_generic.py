@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from tidegate.admission.reading import EngineReading
 from tidegate.errors import HalfPage
-from tidegate.signals.generic import FIELDS, MAPPING_CHARS_MAX, GenericReader, Source, sources
+from tidegate.policy.page_mapping import FIELDS, MAPPING_CHARS_MAX, Source, sources
+from tidegate.signals.generic import GenericReader
 
 
 def test_a_mapping_is_read_entry_by_entry() -> None:

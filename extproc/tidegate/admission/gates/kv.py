@@ -13,7 +13,7 @@ from tidegate.admission.limits import Limits
 from tidegate.admission.load import EngineLoad, Load
 from tidegate.admission.work import Work
 
-_SHARE = 0.95
+KV_SHARE = 0.95
 
 
 class KvGate:
@@ -23,7 +23,7 @@ class KvGate:
     always = False
 
     def refusal(self, work: Work, load: Load, engine: EngineLoad, limits: Limits) -> Reason | None:
-        tokens = _SHARE * engine.kv_tokens_max
+        tokens = KV_SHARE * engine.kv_tokens_max
         if engine.kv_demand_tokens(load.cost) <= tokens:
             return None
         peak = engine.kv_peak_tokens(load.cost)
