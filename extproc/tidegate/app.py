@@ -14,10 +14,11 @@ import uvloop
 from tidegate import __version__
 from tidegate.admission.controller import Controller
 from tidegate.clock import Clock, SystemClock
-from tidegate.errors import FlagError, PolicyError
+from tidegate.errors import PolicyError
 from tidegate.estimators import Estimators
 from tidegate.intake import Intake
 from tidegate.keeper import Keeper
+from tidegate.page_server import host_port
 from tidegate.policy import PoolPolicy
 from tidegate.pools import Change, Pool, PoolEvent, Pools
 from tidegate.receipt import ReceiptField
@@ -91,16 +92,17 @@ class App:
         answers = Answers(self.replica, Random(), seal)  # noqa: S311  it spreads retries, it keeps no secret
         self.ext_proc = ExtProcService(intake, answers, self.tally, self._clock)
         if not settings.listen.startswith("unix:"):
-            _host_port("--listen", settings.listen)  # gRPC itself takes a port that is too large for another one
+            # gRPC itself takes a port that is too large for another one
+            host_port("--listen", settings.listen, such_as="127.0.0.1:9002")
         self.grpc = GrpcServer(
             self.ext_proc,
             AccessLogService(settlement.take, self.tally),
             Address(listen=settings.listen, message_bytes_max=settings.body_bytes_max),
         )
         collector = ServiceCollector(self.tally, self._pool_gauges, self._process_figures)
-        host, port = _host_port("--ops-listen", settings.ops_listen)
+        address = host_port("--ops-listen", settings.ops_listen, such_as="127.0.0.1:9003")
         registry = registry_of(collector, EngineCollector(self._pool_signals))
-        self.ops = OpsServer(registry, lambda: not self.ext_proc.draining, host, port)
+        self.ops = OpsServer(registry, lambda: not self.ext_proc.draining, address)
 
     def stop(self) -> None:
         """Ask `run` to drain and return."""
@@ -271,10 +273,3 @@ def serve(settings: Settings) -> int:
 
     uvloop.run(main())
     return 0
-
-
-def _host_port(flag: str, text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise FlagError(f"{flag}: {text!r} is not usable; expected HOST:PORT, such as 127.0.0.1:9002")
-    return host.strip("[]"), int(port)

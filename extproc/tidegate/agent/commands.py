@@ -14,7 +14,7 @@ from tidegate.agent.watch import Watch
 from tidegate.agent.window import Window
 from tidegate.arguments import number, whole
 from tidegate.clock import SystemClock
-from tidegate.errors import FlagError
+from tidegate.page_server import host_port
 
 EPILOG = """\
 /gpus.json tells memory and utilisation of each GPU and MIG slice, ?gpus=0&gpus=1 or ?gpus=GPU-... those of some.
@@ -60,14 +60,14 @@ def run(arguments: argparse.Namespace) -> int:
         OperatorError: the bindings are not installed, or the address cannot be used.
     """
     logging.basicConfig(level=arguments.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    host, port = _host_port(arguments.listen)
+    address = host_port("--listen", arguments.listen, such_as="127.0.0.1:9004")
     interval_s, window_s = arguments.interval_ms / 1000.0, arguments.window_s
     samples_max = math.ceil(window_s / interval_s) + 1
     watch = Watch(Nvml(), lambda: Window(window_s, samples_max))
     sampler = Sampler(watch.look, watch.close, clock=SystemClock(), interval_s=interval_s)
     registry = registry_of(GpuCollector(sampler.seen, lambda: sampler.looks))
-    server = AgentServer(sampler.seen, registry, host=host, port=port, interval_s=interval_s, window_s=window_s)
-    asyncio.run(_serve(server, sampler, host))
+    server = AgentServer(sampler.seen, registry, address, interval_s=interval_s, window_s=window_s)
+    asyncio.run(_serve(server, sampler, address[0]))
     return 0
 
 
@@ -85,10 +85,3 @@ async def _serve(server: AgentServer, sampler: Sampler, host: str) -> None:
         await server.stop()
         sampler.stop()
         log.info("stopped")
-
-
-def _host_port(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
-        raise FlagError(f"--listen: {text!r} is not usable; expected HOST:PORT, such as 127.0.0.1:9004")
-    return host.strip("[]"), int(port)
