@@ -1,7 +1,8 @@
 """Whether an engine gets requests, and what share of its limits, from how its requests ended.
 
     down      after a connect failure, or three failures in a row: for 1 s, then 2, 4 .. 30 s
-    on trial  after that, for 10 s: a quarter of its limits, rising as in ramp.py; one failure takes it down again
+    on trial  after that, for 10 s: a quarter of its limits, rising as in ramp.py; one failure takes it down again; one
+              that could not be reached has a hundredth for a second before, or a whole quarter would fail again
     well      a whole trial without failure: all of its limits, and the next time down is 1 s again
     refused   (its own 429 or 503) the share is halved, at most once a second, to no less than 0.1, and rises from
               there to 1 in 10 s
@@ -18,6 +19,7 @@ _FAILURES = 3
 _DOWN_S, _DOWN_S_MAX = 1.0, 30.0
 _HALVE_EVERY_S = 1.0
 _SHARE_TRIAL, _SHARE_MIN = 0.25, 0.1
+_SHARE_PROBE, _PROBE_S = 0.01, 1.0
 _STEPS, _STEPS_PER_S = 100, 10
 _SLOP = 1e-3  # of a step: a call at the very moment of a step must count it, whatever the rounding
 
@@ -45,7 +47,7 @@ class Health:
         self._down_s = _DOWN_S  # how long it will be down the next time
         self._down_until_s: float | None = None  # the last time down
         self._trial_ends_s: float | None = None
-        self._climb_s: float | None = None  # since when the share rises; in the future while it is down
+        self._climb_s: float | None = None  # since when the share rises; in the future while it is down or probed
         self._base = 1.0  # and from where
         self._refused_s: float | None = None
         self.unreachable = False
@@ -78,11 +80,13 @@ class Health:
         return self._down_until_s is not None and now_s < self._down_until_s
 
     def share(self, now_s: float) -> float:
-        """Share of its limits that it may use: 0 while it is down, else 0.1 to 1."""
+        """Share of its limits that it may use: 0 while it is down, 0.01 while it is probed, else 0.1 to 1."""
         if self._climb_s is None:
             return 1.0
         if self.down(now_s):
             return 0.0
+        if now_s < self._climb_s:
+            return _SHARE_PROBE
         steps = self._steps(now_s, self._climb_s)
         return 1.0 if steps == _STEPS else self._base + (1.0 - self._base) * steps / _STEPS
 
@@ -92,6 +96,8 @@ class Health:
             return None
         if self.down(now_s):
             return self._down_until_s
+        if now_s < self._climb_s:
+            return self._climb_s
         steps = self._steps(now_s, self._climb_s)
         return None if steps >= _STEPS else self._climb_s + (steps + 1) / _STEPS_PER_S
 
@@ -99,8 +105,9 @@ class Health:
         if self._trial_ends_s is None:  # the last trial, if any, went well
             self._down_s = _DOWN_S
         until_s = now_s + self._down_s
-        self._down_until_s, self._trial_ends_s = until_s, until_s + _STEPS / _STEPS_PER_S
-        self._base, self._climb_s = _SHARE_TRIAL, until_s
+        climb_s = until_s + _PROBE_S if self.unreachable else until_s
+        self._down_until_s, self._trial_ends_s = until_s, climb_s + _STEPS / _STEPS_PER_S
+        self._base, self._climb_s = _SHARE_TRIAL, climb_s
         self._down_s = min(self._down_s * 2.0, _DOWN_S_MAX)
         self._failures = 0
 

@@ -46,13 +46,13 @@ def up(kept: Fleet) -> list[str]:
 
 
 def test_a_failed_connection_takes_an_engine_down() -> None:
-    """It gets nothing for a second, then a quarter, and all ten seconds later; the others are none the worse."""
+    """It gets nothing for a second and a probe for another, then a quarter, and in ten all; the others are no worse."""
     kept = fleet(*NAMES)
     kept.judge(unreached("b"), 0.0)
     assert shares(kept) == [1.0, 0.0, 1.0]
     assert (list(kept.down()), sorted(up(kept))) == (["b"], ["a", "c"])
     assert shares(kept, 0.99)[1] == 0.0
-    assert [shares(kept, at_s)[1] for at_s in (1.0, 6.0, 11.0)] == pytest.approx([0.25, 0.625, 1.0])
+    assert [shares(kept, at_s)[1] for at_s in (1.0, 2.0, 7.0, 12.0)] == pytest.approx([0.01, 0.25, 0.625, 1.0])
 
 
 @pytest.mark.parametrize("ending", [Ending.COMPLETE, Ending.REJECTED, Ending.BAD_REQUEST, Ending.CLIENT_CANCELLED])
@@ -135,7 +135,7 @@ def test_a_pool_is_short_of_the_engine_that_is_lost() -> None:
     assert shares(kept) == [0.75]
     kept.judge(ended(Ending.ENGINE_REFUSED, "b"), 0.0)
     assert shares(kept) == [0.625]
-    assert shares(kept, 1.0) == pytest.approx([1.0 - (0.75 + 0.45) / 4.0])
+    assert shares(kept, 2.0) == pytest.approx([1.0 - (0.75 + 0.4) / 4.0])
     assert shares(kept, 20.0) == [1.0]
 
 
@@ -172,6 +172,8 @@ def test_a_pool_of_which_nothing_is_left() -> None:
         kept.judge(unreached(name), 0.0)
     assert (shares(kept), kept.up()) == ([0.0], ())
     kept.advance(1.0)
+    assert (kept.books[0].share, len(kept.up())) == (pytest.approx(0.01), 1)
+    kept.advance(2.0)
     assert (kept.books[0].share, len(kept.up())) == (0.25, 1)
 
 
@@ -202,7 +204,7 @@ def test_a_share_is_the_ramp_times_the_health() -> None:
     """An engine on trial during a start has a quarter of what the others have."""
     kept = fleet(*NAMES, ramp=True)
     kept.judge(unreached("a"), 0.0)
-    assert shares(kept, 5.0) == pytest.approx([0.625 * (0.25 + 0.75 * 0.4), 0.625, 0.625])
+    assert shares(kept, 5.0) == pytest.approx([0.625 * (0.25 + 0.75 * 0.3), 0.625, 0.625])
 
 
 def test_after_an_outage_of_all_it_starts_again() -> None:

@@ -21,13 +21,23 @@ def test_it_begins_well() -> None:
 
 
 def test_a_connect_failure_takes_it_down_at_once() -> None:
-    """One is enough: nobody is there. It comes back after a second with a quarter, and has all ten seconds later."""
+    """One is enough: nobody is there. After a second it is probed for another, then has a quarter, and in ten all."""
     health = crashed(100.0)
     assert health.down(100.0)
     assert health.next_change_s(100.0) == 101.0
-    assert [health.share(s) for s in (100.0, 100.99, 101.0, 106.0, 111.0)] == [0.0, 0.0, 0.25, 0.625, 1.0]
+    times_s = (100.0, 100.99, 101.0, 101.99, 102.0, 107.0, 112.0)
+    assert [health.share(s) for s in times_s] == [0.0, 0.0, 0.01, 0.01, 0.25, 0.625, 1.0]
     assert not health.down(101.0)
-    assert health.next_change_s(111.0) is None
+    assert health.next_change_s(101.0) == 102.0
+    assert health.next_change_s(112.0) is None
+
+
+def test_one_that_answered_with_errors_is_not_probed() -> None:
+    """Whoever was reached comes back with a quarter at once."""
+    health = Health()
+    for _ in range(3):
+        health.failed(0.0, connect=False)
+    assert [health.share(s) for s in (0.99, 1.0)] == [0.0, 0.25]
 
 
 def test_three_failures_in_a_row_take_it_down() -> None:
@@ -68,11 +78,11 @@ def test_a_whole_trial_without_failure_forgets_the_doubling() -> None:
     """After it, the next time down is a second again, and it takes three failures again."""
     health = crashed(0.0)
     health.failed(1.0, connect=True)
-    health.failed(13.0, connect=False)
-    health.failed(13.0, connect=False)
-    assert not health.down(13.0)
-    health.failed(13.0, connect=False)
-    assert health.next_change_s(13.0) == 14.0
+    health.failed(14.0, connect=False)
+    health.failed(14.0, connect=False)
+    assert not health.down(14.0)
+    health.failed(14.0, connect=False)
+    assert health.next_change_s(14.0) == 15.0
 
 
 def test_nothing_counts_while_it_is_down() -> None:
@@ -83,7 +93,7 @@ def test_nothing_counts_while_it_is_down() -> None:
         health.refused(0.5)
         health.succeeded(0.5)
     assert health.next_change_s(0.5) == 1.0
-    assert health.share(1.0) == 0.25
+    assert health.share(2.0) == 0.25
 
 
 def test_a_refusal_halves_the_share_once_a_second() -> None:
@@ -110,21 +120,21 @@ def test_refusals_leave_a_tenth() -> None:
 def test_a_refusal_on_trial_is_no_failure() -> None:
     """Congestion right after a return lowers the share further, but does not take the engine down."""
     health = crashed(0.0)
-    health.refused(1.0)
-    assert (health.share(1.0), health.down(1.0)) == (0.125, False)
+    health.refused(2.0)
+    assert (health.share(2.0), health.down(2.0)) == (0.125, False)
 
 
 @pytest.mark.parametrize("start_s", [0.0, 1234.567, 9_876_543.21])
 def test_its_changes_come_one_after_another(start_s: float) -> None:
-    """Going from change to change sees each of the hundred steps up, whatever the rounding of the clock."""
+    """Going from change to change sees the probe and each of the hundred steps up, whatever the clock's rounding."""
     health, now_s, shares = crashed(start_s), start_s, [0.0]
     while (change_s := health.next_change_s(now_s)) is not None:
         assert change_s > now_s
         assert health.share(now_s + 0.9 * (change_s - now_s)) == shares[-1]
         now_s = change_s
         shares.append(health.share(now_s))
-        assert len(shares) <= 102
-    assert len(shares) == 102
+        assert len(shares) <= 103
+    assert len(shares) == 103
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
 
@@ -136,7 +146,7 @@ def test_its_changes_come_one_after_another(start_s: float) -> None:
     )
 )
 def test_whatever_happens_it_comes_back(events: list[tuple[float, str]]) -> None:
-    """The share is 0 only while it is down, at most 30 s, else at least a tenth; left alone it is whole in 40 s."""
+    """The share is 0 only while it is down, at most 30 s, and no probe outlasts a second; it is whole in 41 s."""
     health, now_s = Health(), 0.0
     for step_s, event in events:
         now_s += step_s
@@ -148,6 +158,7 @@ def test_whatever_happens_it_comes_back(events: list[tuple[float, str]]) -> None
             case _:
                 health.failed(now_s, connect=event == "reset")
         assert (health.share(now_s) == 0.0) == health.down(now_s)
-        assert health.down(now_s) or 0.1 <= health.share(now_s) <= 1.0
+        assert health.down(now_s) or 0.1 <= health.share(now_s) <= 1.0 or health.share(now_s) == 0.01
         assert not health.down(now_s + 30.0)
-    assert health.share(now_s + 40.01) == 1.0
+        assert health.share(now_s + 31.01) >= 0.1
+    assert health.share(now_s + 41.01) == 1.0
