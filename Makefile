@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo up test lint format bench-goodput bench-mesh bench-overhead bench-estimator clean
+.PHONY: help setup demo up test test-engines lint format bench-goodput bench-mesh bench-overhead bench-estimator clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -31,6 +31,9 @@ up: setup ## Leave Envoy, Tidegate and a simulated engine running, with curl com
 
 test: setup ## Run every test, the real Envoy included
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-engines: setup ## The same questions to the real vLLM, Triton and Ray Serve; the first run installs 4.3 GB in .engines
+	$(BIN)/python -m pytest -s tests/engines/engine_vllm.py tests/engines/engine_triton.py tests/engines/engine_ray_serve.py
 
 lint: setup ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
