@@ -32,6 +32,12 @@ def demand(stack: PuppetStack, at_once: int, **asking: dict[str, str]) -> list[a
     return [asyncio.create_task(client(headers)) for headers in asking.values() for _ in range(at_once)]
 
 
+async def warm(stack: PuppetStack, **headers: str) -> None:
+    """A puppet answers at once: until that is learned, costs shrink by the hundred, and shares are of costs."""
+    for _ in range(300):
+        await stack.ask(headers=headers, max_tokens=1000)
+
+
 async def end(clients: list[asyncio.Task[None]]) -> None:
     """Let all of them go."""
     for client in clients:
@@ -58,8 +64,7 @@ async def test_token_shares_follow_the_weights(puppet: PuppetStackFactory) -> No
             enough.set()
 
     stack.engine.script = answer
-    for _ in range(300):  # a puppet answers at once: until that is learned, costs shrink by the hundred
-        await stack.ask(headers={"x-tenant": "warm"}, max_tokens=1000)
+    await warm(stack, **{"x-tenant": "warm"})
     spent.clear()
     clients = demand(stack, 3, **{name: {"x-tenant": name} for name in WEIGHTS})
     await asyncio.wait_for(enough.wait(), 60.0)
@@ -86,6 +91,8 @@ async def test_a_patient_request_is_served_beside_urgent_ones_without_end(puppet
         order.append(call.headers.get("x-priority", "urgent"))
         call.complete(completion_tokens=5)
 
+    stack.engine.script = answer
+    await warm(stack)
     held: list[Call] = []
     stack.engine.script = held.append
     clients = demand(stack, 6, urgent={})
@@ -93,6 +100,7 @@ async def test_a_patient_request_is_served_beside_urgent_ones_without_end(puppet
     patient = stack.ask(headers={"x-priority": "batch"}, max_tokens=1000)
     await stack.held(6)
     stack.engine.script = answer
+    order.clear()
     held[0].complete()
     answered = await asyncio.wait_for(patient, 30.0)
     await end(clients)

@@ -85,10 +85,11 @@ def test_the_file_repeats_its_timeouts_in_the_policy() -> None:
 
 
 def test_the_backstop_lies_a_quarter_above_the_service() -> None:
-    """The engine cluster's breaker is 20 to 30 % above the slots and queue places of the policy."""
+    """The engine cluster's breaker is 20 to 30 % above the slots that learning starts from and the queue's places."""
     config = render()
     keys = {each["key"]: each["value"] for each in ext_proc_filter(config)["grpc_service"]["initial_metadata"]}
-    own = int(keys["tidegate-slots-max"]) + int(keys["tidegate-queue-len-max"])
+    assert "tidegate-slots-max" not in keys
+    own = 256 + int(keys["tidegate-queue-len-max"])
     threshold = cluster(config, "engine")["circuit_breakers"]["thresholds"][0]
     assert 1.2 <= threshold["max_requests"] / own <= 1.3
     assert threshold["max_connections"] >= threshold["max_requests"]
