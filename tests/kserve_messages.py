@@ -1,5 +1,6 @@
 """The open inference protocol's messages for tests, by protobuf's own library: a codec independent of the dialect's."""
 
+import struct
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -37,6 +38,10 @@ _FIELDS: dict[str, list[tuple[int, str, int, bool, str]]] = {
         (5, "outputs", _F.TYPE_MESSAGE, True, "InferOutputTensor"),
         (6, "raw_output_contents", _F.TYPE_BYTES, True, ""),
     ],
+    "ModelStreamInferResponse": [
+        (1, "error_message", _F.TYPE_STRING, False, ""),
+        (2, "infer_response", _F.TYPE_MESSAGE, False, "ModelInferResponse"),
+    ],
 }
 
 
@@ -69,11 +74,11 @@ def infer_request(model: str = "resnet", *, shape: tuple[int, ...] = (1, 3, 8, 8
     return request
 
 
-def infer_response(model: str = "resnet", *, request_id: str = "") -> Any:
-    """An answer with one number."""
+def infer_response(model: str = "resnet", *, request_id: str = "", number: float = 0.0) -> Any:
+    """An answer with this one number."""
     response = TYPES["ModelInferResponse"](model_name=model, id=request_id)
     response.outputs.add(name="Y", datatype="FP32", shape=(1, 1))
-    response.raw_output_contents.append(bytes(4))
+    response.raw_output_contents.append(struct.pack("<f", number))
     return response
 
 

@@ -15,15 +15,20 @@ _OPTIONS = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", 64 << 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class InferCall:
-    """One unary request as the engine got it; `gone` is set once its client has left before the end."""
+    """One unary request as the engine got it; `gone` is set once its client has left before the end.
+
+    `number` is what a good answer holds.
+    """
 
     request: Any
     metadata: dict[str, str]
+    number: float = 0.0
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     _ended: asyncio.Future[grpc.StatusCode] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
-    def complete(self) -> None:
-        """Answer."""
+    def complete(self, number: float = 0.0) -> None:
+        """Answer with this number."""
+        self.number = number
         self._ended.set_result(grpc.StatusCode.OK)
 
     def fail(self, code: grpc.StatusCode) -> None:
@@ -59,9 +64,10 @@ class KServeEngine:
             "request_deserializer": request.FromString,
             "response_serializer": response.SerializeToString,
         }
+        stream_codec = codec | {"response_serializer": TYPES["ModelStreamInferResponse"].SerializeToString}
         handlers = {
             "ModelInfer": grpc.unary_unary_rpc_method_handler(self._infer, **codec),
-            "ModelStreamInfer": grpc.stream_stream_rpc_method_handler(self._stream, **codec),
+            "ModelStreamInfer": grpc.stream_stream_rpc_method_handler(self._stream, **stream_codec),
             "ServerLive": grpc.unary_unary_rpc_method_handler(self._alive),
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
@@ -89,11 +95,12 @@ class KServeEngine:
         code = await call.play()
         if code is not grpc.StatusCode.OK:
             await context.abort(code, "Exceeds maximum queue size")
-        return infer_response(request.model_name, request_id=request.id)
+        return infer_response(request.model_name, request_id=request.id, number=call.number)
 
     async def _stream(self, requests: AsyncIterator[Any], _context: object) -> AsyncIterator[Any]:
         async for request in requests:
-            yield infer_response(request.model_name, request_id=request.id)
+            answer = infer_response(request.model_name, request_id=request.id)
+            yield TYPES["ModelStreamInferResponse"](infer_response=answer)
 
     async def _alive(self, _request: bytes, _context: object) -> bytes:
         self.live += 1

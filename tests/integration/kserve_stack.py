@@ -1,7 +1,6 @@
 """Envoy between the real tidegate and an engine of two ports, as Triton has them: HTTP/1.1, and gRPC."""
 
 import asyncio
-import copy
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -17,12 +16,11 @@ from tests.integration.puppet_stack import PuppetStack
 from tests.integration.running_service import start_service
 from tests.integration.stack import start_gateway
 from tests.kserve_messages import SERVICE, TYPES, infer_request
-from tidegate.sim.envoy_config import Config, cluster, connection_manager, routes
+from tidegate.sim.envoy_config import Config, cluster, routes
 from tidegate.sim.processes import Processes, free_ports
 
 GRPC_CLUSTER = "engine_grpc"
 INFER, STREAM = f"/{SERVICE}/ModelInfer", f"/{SERVICE}/ModelStreamInfer"
-ON = {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "config": {}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,38 +64,32 @@ class KServeStack(PuppetStack):
 
 
 def with_grpc_engine(config: Config, port: int) -> None:
-    """What a gRPC engine needs of the configuration, in place: a cluster that speaks HTTP/2, routes, its status."""
-    engine = copy.deepcopy(cluster(config, "engine"))
-    engine["name"] = engine["load_assignment"]["cluster_name"] = GRPC_CLUSTER
-    options = engine["typed_extension_protocol_options"]["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"]
-    options["explicit_http_config"] = {"http2_protocol_options": {}}
-    endpoint = engine["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
+    """Point the shipped cluster of the engines' gRPC port to this one, in place."""
+    endpoint = cluster(config, GRPC_CLUSTER)["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
     endpoint["address"]["socket_address"]["port_value"] = port
-    config["static_resources"]["clusters"].append(engine)
-    by_name = {route["name"]: route for route in routes(config)}
-    to_grpc = copy.deepcopy(by_name["inference-kserve"]["route"]) | {"cluster": GRPC_CLUSTER}
-    bypass = copy.deepcopy(by_name["bypass"]) | {"name": "bypass-grpc", "route": to_grpc}
-    bypass["match"]["prefix"] = f"/{SERVICE}/"
-    host = connection_manager(config)["route_config"]["virtual_hosts"][0]
-    host["routes"][:0] = [
-        {"name": "kserve-stream", "match": {"path": STREAM}, "route": {"cluster": GRPC_CLUSTER, "timeout": "0s"}},
-        bypass,
-        {
-            "name": "inference-kserve-grpc",
-            "match": {"path": INFER},
-            "request_body_buffer_limit": 33554432,
-            "route": to_grpc,
-            "typed_per_filter_config": {"tidegate": ON},
-        },
-        {"name": "kserve-other", "match": {"prefix": f"/{SERVICE}/"}, "route": {"cluster": GRPC_CLUSTER}},
-    ]
-    outcomes = connection_manager(config)["access_log"][0]["typed_config"]["common_config"]
-    outcomes["custom_tags"].append({"tag": "grpc_status", "value": "%GRPC_STATUS_NUMBER%"})
+
+
+def with_grpc_pool(config: Config, port: int) -> None:
+    """Give gRPC a pool of its own, whose engines tidegate chooses among, in place."""
+    keys = {"tidegate-pool": "grpc", "tidegate-engines": f"127.0.0.1:{port}", "tidegate-steer": "on"}
+    (route,) = (route for route in routes(config) if route["name"] == "inference-grpc")
+    route["typed_per_filter_config"]["tidegate"] = {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExtProcPerRoute",
+        "overrides": {"grpc_initial_metadata": [{"key": key, "value": value} for key, value in keys.items()]},
+    }
 
 
 @asynccontextmanager
-async def kserve_stack(log_dir: Path, *, policy: Mapping[str, str | None] | None = None) -> AsyncIterator[KServeStack]:
-    """Start all of it, with these keys of the policy."""
+async def kserve_stack(
+    log_dir: Path, *, policy: Mapping[str, str | None] | None = None, own_pool: bool = False
+) -> AsyncIterator[KServeStack]:
+    """Start all of it, with these keys of the policy; `own_pool` steers gRPC in a pool of its own."""
+
+    def edit(config: Config) -> None:
+        with_grpc_engine(config, grpc_port)
+        if own_pool:
+            with_grpc_pool(config, grpc_port)
+
     port, ops_port, engine_port, grpc_port = free_ports(4)
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(PuppetEngine(engine_port))
@@ -110,7 +102,7 @@ async def kserve_stack(log_dir: Path, *, policy: Mapping[str, str | None] | None
             ext_proc_port=port,
             engines=[f"127.0.0.1:{engine_port}"],
             policy=policy,
-            edit=lambda config: with_grpc_engine(config, grpc_port),
+            edit=edit,
         )
         address = gateway["url"].removeprefix("http://")
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))

@@ -168,12 +168,12 @@ async def test_streams_and_health_go_past_the_service(kserve: Start) -> None:
     method = stack.channel.stream_stream(
         STREAM,
         request_serializer=TYPES["ModelInferRequest"].SerializeToString,
-        response_deserializer=TYPES["ModelInferResponse"].FromString,
+        response_deserializer=TYPES["ModelStreamInferResponse"].FromString,
     )
     call = method(timeout=10.0)
     for number in ("1", "2"):
         await call.write(infer_request(request_id=number))
-        assert (await call.read()).id == number
+        assert (await call.read()).infer_response.id == number
     await call.done_writing()
     alive = stack.channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
     assert await alive(b"", timeout=5.0) == b"\x08\x01"
@@ -181,6 +181,36 @@ async def test_streams_and_health_go_past_the_service(kserve: Start) -> None:
     async with stack.http.get("/v2/health/ready") as response:
         assert response.status == 200
     assert await stack.service.metric("streams_total") == 0
+    await stack.assert_sound()
+
+
+async def test_the_kill_switch_takes_grpc_past_the_service_too(kserve: Start) -> None:
+    """One runtime key is for all routes: a full pool refuses no gRPC call any more, and one stat counts them all."""
+    stack = await kserve(policy=REFUSE_ALL_ELSE)
+    first = stack.infer()
+    running = await stack.grpc_engine.call()
+    await stack.admin.runtime_modify(**{"admission.bypass_percent": "100"})
+    past = stack.infer()
+    (await stack.grpc_engine.call()).complete()
+    assert (await past).code is grpc.StatusCode.OK
+    assert await stack.until_counter("vhost.engine.route.bypass.upstream_rq_total") == 1
+    running.complete()
+    assert (await first).code is grpc.StatusCode.OK
+    assert await stack.service.metric("decisions_total") == 1
+    await stack.assert_sound()
+
+
+async def test_grpc_can_be_steered_in_a_pool_of_its_own(kserve: Start) -> None:
+    """A route may name the gRPC addresses as its engines: tidegate chooses among them, and HTTP keeps its own pool."""
+    stack = await kserve(own_pool=True)
+    stack.grpc_engine.script = lambda call: call.complete()
+    stack.engine.script = lambda call: call.answer()
+    assert (await stack.infer()).code is grpc.StatusCode.OK
+    assert (await stack.ask(INFER, inputs=[TENSOR])).status == 200
+    by_pool = {line["pool"]: line for line in await stack.service.requests(2)}
+    assert set(by_pool) == {"grpc", "engine"}
+    assert stack.grpc_engine.calls[0].metadata["x-gateway-destination-endpoint"] == by_pool["grpc"]["engine"]
+    assert await stack.service.metric("steer_missed_total") == 0
     await stack.assert_sound()
 
 

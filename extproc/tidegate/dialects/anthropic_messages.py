@@ -74,7 +74,14 @@ _source = msgspec.json.Decoder(_Source)
 _thinking = msgspec.json.Decoder(_Thinking)
 _output_config = msgspec.json.Decoder(_OutputConfig)
 
-_KIND_BY_STATUS = {413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error", 529: "overloaded_error"}
+_KIND_BY_STATUS = {
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
 
 
 class AnthropicMessages:

@@ -52,5 +52,5 @@ class Dialect(Protocol):
         ...
 
     def error_body(self, *, status: int, code: str, message: str) -> bytes:
-        """The API's own error body for a refusal: application/json, or the text of a gRPC status."""
+        """The API's own error body for a refusal, application/json; one over gRPC has none (see wire/answers.py)."""
         ...

@@ -4,10 +4,12 @@
     request   1 model_name, 5 inputs, 7 raw_input_contents: the data of the inputs, in their order
     input     2 datatype, 3 shape, 5 contents: the data where they are not raw
 
-A refusal is a gRPC status that Envoy makes of ours; the text of `error_body` becomes its message.
+A refusal is a gRPC status that Envoy makes of ours; only what is not gRPC at all, on this path, gets `error_body`.
 """
 
 from itertools import islice
+
+import msgspec
 
 from tidegate.dialects.base import CostClass, InferenceRequest
 from tidegate.dialects.protobuf_wire import fields, read_varint, signed
@@ -48,8 +50,8 @@ class KServeGrpc:
         )
 
     def error_body(self, *, status: int, code: str, message: str) -> bytes:
-        """The message of the gRPC status, as text."""
-        return error_text(message).encode()
+        """The protocol's error object over HTTP, for a caller that does not speak gRPC."""
+        return msgspec.json.encode({"error": error_text(message)})
 
 
 def _read(body: bytes) -> tuple[str, int]:

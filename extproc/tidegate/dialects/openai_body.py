@@ -148,8 +148,11 @@ def kept_messages(role_texts: list[tuple[str, str]]) -> tuple[tuple[Message, ...
     return tuple([Message(role=role, text=text) for role, text in kept]), max(dropped, 0) * TURN_CHARS
 
 
+_KIND_BY_STATUS = {408: "server_error", 429: "rate_limit_error"}
+
+
 def error_body(*, status: int, code: str, message: str) -> bytes:
-    """OpenAI's error object: `rate_limit_error` for 429, `server_error` for 5xx, else `invalid_request_error`."""
-    kind = "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error"
+    """OpenAI's error object; its type goes by the status: `rate_limit_error` for 429, `server_error` for 408 and 5xx."""
+    kind = _KIND_BY_STATUS.get(status, "server_error" if status >= 500 else "invalid_request_error")
     text = message.encode("utf-8", "replace").decode()  # a half surrogate pair must not stop a refusal
     return msgspec.json.encode({"error": {"message": text, "type": kind, "param": None, "code": code}})

@@ -6,9 +6,11 @@ from typing import Any, TypeVar
 
 from tidegate.admission.limits import GATES_DEFAULT, GateName, Mode, Stale
 from tidegate.admission.queues.orders import Order
+from tidegate.dialects import ErrorFormat
 from tidegate.errors import PolicyError
 from tidegate.policy.engines import ENGINES_MAX, engines
 from tidegate.policy.key import SHOWN_CHARS_MAX, Key, Scope, shown
+from tidegate.policy.status_map import RULES, STATUS_MAX, STATUS_MIN, status_map
 from tidegate.policy.values import (
     MEMORY_FLOOR_DEFAULT_MIB,
     POOL_NAME_LEN_MAX,
@@ -378,6 +380,31 @@ REASON = Key(
     ),
     read=one_of({"full": True, "code": False}),
 )
+STATUS_MAP = Key(
+    name="tidegate-status-map",
+    scope=Scope.REQUEST,
+    default="none",
+    expected=(
+        f"`RULE=STATUS,...`, each rule at most once, with a status from {STATUS_MIN} to {STATUS_MAX}; the rules are "
+        f"{', '.join(RULES)}"
+    ),
+    meaning=(
+        "HTTP status of refusals by these rules, in place of the usual one; their other headers stay, and so does what "
+        "gRPC clients get."
+    ),
+    read=status_map,
+)
+ERROR_FORMAT = Key(
+    name="tidegate-error-format",
+    scope=Scope.REQUEST,
+    default=ErrorFormat.API.value,
+    expected=f"one of {', '.join(ErrorFormat)}",
+    meaning=(
+        "Body of refusals: that of the API that was asked, or one for all: `openai`, `anthropic`, `kserve` "
+        '(`{"error": MESSAGE}`) or `plain` text.'
+    ),
+    read=one_of({form.value: form for form in ErrorFormat}),
+)
 PRICE_ENGINE_HOUR_USD = _usd("tidegate-price-engine-hour-usd", "What the GPUs of one engine cost an hour.")
 PRICE_PROMPT_USD = _usd(
     "tidegate-price-prompt-usd",
@@ -421,6 +448,8 @@ _ALL: tuple[Key[Any], ...] = (
     CLASS_TERMS,
     ASK_USAGE,
     REASON,
+    STATUS_MAP,
+    ERROR_FORMAT,
     PRICE_ENGINE_HOUR_USD,
     PRICE_PROMPT_USD,
     PRICE_COMPLETION_USD,

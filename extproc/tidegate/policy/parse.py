@@ -196,6 +196,8 @@ def _request(stated: dict[str, str]) -> RequestPolicy:
         class_header=_read(stated, keys.CLASS_FROM, ""),
         ask_usage=_read(stated, keys.ASK_USAGE, False),
         shows_figures=_read(stated, keys.REASON, True),
+        statuses=_read(stated, keys.STATUS_MAP, {}),
+        error_format=_read(stated, keys.ERROR_FORMAT, usual.error_format),
         price=_price(stated),
         text=_text(_of_scope(stated, Scope.REQUEST)),
     )

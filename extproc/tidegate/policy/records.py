@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate.admission.contract import Contract
+from tidegate.admission.decision import Rule
 from tidegate.admission.dollars import Price
 from tidegate.admission.limits import Limits
+from tidegate.dialects import ErrorFormat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,8 @@ class RequestPolicy:
         steps_down: what holds instead for a request that names this class; none of them is better than this policy.
         ask_usage: ask for the usage of streams whose caller does not say.
         shows_figures: refusals show their callers what was measured and allowed, beside the rule.
+        statuses: HTTP statuses of refusals by rule, where they are not the usual ones.
+        error_format: in whose words refusals are.
         price: what the request is charged, or None where nothing is.
         text: sorted `key=value` lines of the request-scoped keys alone; takes no part in comparisons.
     """
@@ -107,6 +111,8 @@ class RequestPolicy:
     steps_down: Mapping[str, "RequestPolicy"] = field(default_factory=dict, compare=False)
     ask_usage: bool = False
     shows_figures: bool = True
+    statuses: Mapping[Rule, int] = field(default_factory=dict)
+    error_format: ErrorFormat = ErrorFormat.API
     price: Price | None = None
     text: str = field(default="", compare=False)
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from tidegate.admission.decision import Admit, Reason, Reject, Rule
 from tidegate.admission.dollars import Price
 from tidegate.admission.service_book import TRUST_MIN
-from tidegate.dialects import with_usage_asked
+from tidegate.dialects import ErrorBody, error_body, with_usage_asked
 from tidegate.intake import Opening, Weighed
 from tidegate.seal import Seal
 from tidegate.wire.events import BodyMode, Continue, Phase, Refuse, Scalar
@@ -34,8 +34,10 @@ _MESSAGES: dict[Rule, str] = {
     Rule.SUPERSEDED: "The same request has been sent again, and that one is served instead.",
 }
 _GRPC_STATUS = {429: 8, 503: 14, 413: 3, 409: 10}
-"""RESOURCE_EXHAUSTED, UNAVAILABLE, INVALID_ARGUMENT, ABORTED, by the HTTP status of a verdict."""
-_FALLBACK_BODY = b'{"error":{"message":"%s","type":"server_error","param":null,"code":"%s"}}'
+"""RESOURCE_EXHAUSTED, UNAVAILABLE, INVALID_ARGUMENT, ABORTED, by the HTTP status that goes with a rule.
+
+Not by a status of the policy's own: what gRPC clients do about a status is fixed, whatever a site's HTTP clients like.
+"""
 
 
 class Ruling(Struct, frozen=True, gc=False):
@@ -132,14 +134,11 @@ class Answers:
         reason = verdict.reason
         shown = str(reason) if opening.policy.shows_figures else reason.rule.value
         headers = {"x-tidegate-reason": shown}
+        status = _status(opening, verdict)
+        said = _said(opening, reason.rule, status)
         if not opening.is_grpc:  # Envoy sets the type that gRPC clients insist on
-            headers["content-type"] = "application/json"
+            headers["content-type"] = said.content_type
         headers.update(self._retry_headers(reason, verdict.retry_after_s))
-        message = _MESSAGES[reason.rule]
-        if opening.dialect is None:
-            body = _FALLBACK_BODY % (message.encode(), reason.rule.encode())
-        else:
-            body = opening.dialect.error_body(status=verdict.status, code=reason.rule.value, message=message)
         metadata = self._identity(opening)
         metadata["model"] = "" if weighed is None else weighed.model_label
         metadata["decision"] = "reject"
@@ -152,9 +151,9 @@ class Answers:
             if weighed.estimate is not None:
                 metadata["predicted_tokens"] = round(weighed.estimate.mean)
         return Refuse(
-            status=verdict.status,
+            status=status,
             headers=headers,
-            body=body,
+            body=said.body,
             details=f"tidegate_{reason.rule}",
             metadata=metadata,
             grpc_status=_GRPC_STATUS[verdict.status] if opening.is_grpc else None,
@@ -180,6 +179,19 @@ class Answers:
         delay_s = min(retry_after_s * self._random.uniform(1.0, stretch_max), RETRY_AFTER_S_MAX)
         whole_s = int(delay_s + self._random.random())  # rounded at random, or the jitter would be lost
         return {"retry-after": str(max(1, whole_s)), "retry-after-ms": str(max(1, round(delay_s * 1000.0)))}
+
+
+def _status(opening: Opening, verdict: Reject) -> int:
+    """The HTTP status of a refusal: the policy's own where it names one. gRPC clients see 200 in any case."""
+    return opening.policy.statuses.get(verdict.reason.rule, verdict.status)
+
+
+def _said(opening: Opening, rule: Rule, status: int) -> ErrorBody:
+    """What the client reads; of a gRPC client's answer Envoy makes the message of the status."""
+    message = _MESSAGES[rule]
+    if opening.is_grpc:
+        return ErrorBody("", message.encode())
+    return error_body(opening.policy.error_format, opening.dialect, status=status, code=rule.value, message=message)
 
 
 def _of_ruling(weighed: Weighed, ruling: Ruling) -> dict[str, Scalar]:

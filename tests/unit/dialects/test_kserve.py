@@ -141,8 +141,7 @@ def test_a_message_of_millions_of_fields_is_not_read_to_its_end() -> None:
 
 
 def test_refusals_in_their_own_words() -> None:
-    """KServe's error object over HTTP; over gRPC the text alone, for the status carries the rest."""
-    for dialect in (KServeV2("m"), TritonGenerate("m", stream=True)):
+    """KServe's error object, also where something that is not gRPC asks on gRPC's path."""
+    for dialect in (KServeV2("m"), TritonGenerate("m", stream=True), KServeGrpc()):
         body = dialect.error_body(status=429, code="queue_full", message="full: é \ud800")
         assert json.loads(body) == {"error": "full: é ?"}
-    assert KServeGrpc().error_body(status=429, code="queue_full", message="full: é \ud800") == "full: é ?".encode()

@@ -96,7 +96,14 @@ def test_an_unknown_api_has_no_dialect(method: str, path: str) -> None:
 @pytest.mark.parametrize("dialect", OF_OPENAI, ids=lambda dialect: dialect.name)
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(429, "rate_limit_error"), (503, "server_error"), (413, "invalid_request_error"), (400, "invalid_request_error")],
+    [
+        (429, "rate_limit_error"),
+        (503, "server_error"),
+        (529, "server_error"),
+        (408, "server_error"),
+        (413, "invalid_request_error"),
+        (400, "invalid_request_error"),
+    ],
 )
 def test_an_error_body_is_openais(dialect: Dialect, status: int, kind: str) -> None:
     """The keys are those that OpenAI's clients read, and the JSON is compact."""
@@ -113,6 +120,8 @@ def test_an_error_body_is_openais(dialect: Dialect, status: int, kind: str) -> N
         (429, "rate_limit_error"),
         (503, "overloaded_error"),
         (529, "overloaded_error"),
+        (408, "timeout_error"),
+        (504, "timeout_error"),
         (500, "api_error"),
         (413, "request_too_large"),
         (400, "invalid_request_error"),
