@@ -152,7 +152,7 @@ _KIND_BY_STATUS = {408: "server_error", 429: "rate_limit_error"}
 
 
 def error_body(*, status: int, code: str, message: str) -> bytes:
-    """OpenAI's error object; its type goes by the status: `rate_limit_error` for 429, `server_error` for 408 and 5xx."""
+    """OpenAI's error object; its type goes by the status: the server's, the rate's or the request's own."""
     kind = _KIND_BY_STATUS.get(status, "server_error" if status >= 500 else "invalid_request_error")
     text = message.encode("utf-8", "replace").decode()  # a half surrogate pair must not stop a refusal
     return msgspec.json.encode({"error": {"message": text, "type": kind, "param": None, "code": code}})
