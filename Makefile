@@ -58,4 +58,4 @@ bench-estimator: setup ## Predicted against true answer lengths, ours and the ba
 	@$(BIN)/python -m bench.estimator
 
 clean: ## Remove .venv and caches
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv tests/data/tritonclient/.venv tests/data/node/node_modules .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
