@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 from random import Random
 
 import aiohttp
-from multidict import CIMultiDict
 
 from bench.goodput.workload import cost_s
 from bench.mesh.job import Job
 from bench.mesh.sdk import retry_delay_s
-from bench.mesh.try_once import Call, try_once
 from tidegate.sim.arrivals import Arrival
-from tidegate.sim.load import BYTES_PER_TOKEN, TENANT_HEADER, Patience
+from tidegate.sim.exchange import Call, Patience, try_once
+from tidegate.sim.load import BYTES_PER_TOKEN, TENANT_HEADER
 from tidegate.sim.profiles import EngineProfile
 from tidegate.sim.record import End, Record
 
@@ -124,7 +123,7 @@ class _Run:
         )
 
     def _delay_s(
-        self, retryable: bool, record: Record, headers: CIMultiDict[str], tries_failed: int, random: Random
+        self, retryable: bool, record: Record, headers: Mapping[str, str], tries_failed: int, random: Random
     ) -> float | None:
         if not retryable:
             return None

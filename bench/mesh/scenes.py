@@ -14,7 +14,7 @@ from typing import assert_never
 
 from bench.mesh.capacity import load_1_per_s
 from tidegate.sim.arrivals import Arrival, Lengths, TenantLoad, arrivals_of
-from tidegate.sim.load import Patience
+from tidegate.sim.exchange import Patience
 from tidegate.sim.profiles import PROFILES, EngineProfile
 from tidegate.sim.report import Objective
 from tidegate.sim.scenario import BUSY, FLOOD, QUIET

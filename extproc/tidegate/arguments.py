@@ -3,6 +3,11 @@
 import argparse
 
 
+def add_log_level(parser: argparse.ArgumentParser) -> None:
+    """The flag `--log-level`, `info` unless given."""
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+
+
 class number:  # noqa: N801
     """A number within bounds."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tidegate import __version__
-from tidegate.arguments import number
+from tidegate.arguments import add_log_level, number
 from tidegate.errors import OperatorError
 
 EXIT_OPERATOR_ERROR = 2
@@ -111,7 +111,7 @@ def _add_serve(commands: "argparse._SubParsersAction[_Parser]") -> None:
         metavar="MIB",
         help="largest request body taken in (default %(default)g); not below Envoy's own request_body_buffer_limit",
     )
-    serve.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    add_log_level(serve)
     serve.add_argument(
         "--request-log",
         action=argparse.BooleanOptionalAction,

@@ -101,10 +101,10 @@ class Intake:
         """Read the headers of a request and the policy that came with its stream."""
         pool, policy, tenant = self._pools.find(metadata, attributes.get(_CLUSTER_ATTRIBUTE, ""), now_s)
         policy = self._stepped_down(policy, headers)
-        known = tenant is not None or not policy.tenant_header
+        known = True
         if tenant is None:
             tenant = tenant_name(headers.get(policy.tenant_header, "")) if policy.tenant_header else ""
-        known = known or self._is_known(tenant)
+            known = self._is_known(tenant)
         path = headers.get(":path", "")
         dialect = None if end_of_stream else dialect_for(headers.get(":method", ""), path)
         if dialect is not None:

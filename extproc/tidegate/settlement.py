@@ -6,6 +6,7 @@ access-log entry, before or after. Settling happens at most once an id.
 
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
+from typing import NamedTuple
 
 from tidegate.admission.allowance import Allowance
 from tidegate.admission.cost import finished
@@ -24,6 +25,32 @@ from tidegate_estimator.usage import AnswerKind
 LEARNED_PER_S_MAX = 200.0
 """Answers a second that teach the estimator. More would teach it little that these do not, and cost verdicts time:
 learning takes as long as a decision does."""
+
+
+class _Scores(NamedTuple):
+    """The sums that predictions of one unit are scored with."""
+
+    answers: Count
+    predicted: Count
+    truth: Count
+    within_p90: Count
+    pinball: Count
+
+
+_OF_TOKENS = _Scores(
+    Count.SCORED_ANSWERS,
+    Count.SCORED_PREDICTED_TOKENS,
+    Count.SCORED_COMPLETION_TOKENS,
+    Count.SCORED_WITHIN_P90,
+    Count.SCORED_P90_PINBALL_TOKENS,
+)
+_OF_SECONDS = _Scores(
+    Count.SCORED_TIMED_ANSWERS,
+    Count.SCORED_PREDICTED_SECONDS,
+    Count.SCORED_SERVICE_SECONDS,
+    Count.SCORED_TIMED_WITHIN_P90,
+    Count.SCORED_P90_PINBALL_SECONDS,
+)
 
 
 class Settlement:
@@ -100,7 +127,8 @@ class Settlement:
         if whole:
             pool.usage.learn(kind, outcome.response_bytes, tokens)
         if complete and outcome.completion_tokens is not None:
-            self._score(outcome, tokens)
+            mean, p90 = outcome.predicted_tokens, outcome.predicted_p90_tokens
+            self._score(_OF_TOKENS, outcome, mean=mean, p90=p90, truth=tokens)
         self._teach(pool, outcome, ticket, tokens)
         return None
 
@@ -113,44 +141,30 @@ class Settlement:
             self._tally.add(Count.UNLEARNED, outcome.pool, outcome.ending.value)
             return
         if ticket.trust >= 1.0 and not cut:
-            self._score_service_time(outcome, ticket, took_s)
+            self._score(_OF_SECONDS, outcome, mean=ticket.mean_s, p90=ticket.p90_s, truth=took_s)
         if not self._lessons.take(self._clock.now_s()):
             self._tally.add(Count.UNLEARNED, outcome.pool, "enough_learned")
         elif not pool.service_times.learn(ticket, took_s, cut=cut):
             self._tally.add(Count.UNLEARNED, outcome.pool, "crowded")
 
-    def _score_service_time(self, outcome: Outcome, ticket: ServiceTicket, e2e_s: float) -> None:
-        """The same figures of service times as of lengths, in seconds."""
-        labels = self._intake.tenants.label(outcome.tenant), self._intake.models.label(outcome.model)
-        add, p90_s = self._tally.add, ticket.p90_s
-        add(Count.SCORED_TIMED_ANSWERS, *labels)
-        add(Count.SCORED_PREDICTED_SECONDS, *labels, by=ticket.mean_s)
-        add(Count.SCORED_SERVICE_SECONDS, *labels, by=e2e_s)
-        if e2e_s <= p90_s:
-            add(Count.SCORED_TIMED_WITHIN_P90, *labels)
-            add(Count.SCORED_P90_PINBALL_SECONDS, *labels, by=0.1 * (p90_s - e2e_s))
-        else:
-            add(Count.SCORED_P90_PINBALL_SECONDS, *labels, by=0.9 * (e2e_s - p90_s))
-
-    def _score(self, outcome: Outcome, tokens: int) -> None:
+    def _score(self, scores: _Scores, outcome: Outcome, *, mean: float, p90: float, truth: float) -> None:
         """Keep the estimator honest in public: coverage of p90, bias of the mean, pinball loss, by tenant and model.
 
         All as sums, so that any window of time can be looked at; an answer that its caller's cap kept below p90 counts
         as within.
         """
-        p90 = outcome.predicted_p90_tokens
         if p90 <= 0:
             return
         labels = self._intake.tenants.label(outcome.tenant), self._intake.models.label(outcome.model)
         add = self._tally.add
-        add(Count.SCORED_ANSWERS, *labels)
-        add(Count.SCORED_PREDICTED_TOKENS, *labels, by=outcome.predicted_tokens)
-        add(Count.SCORED_COMPLETION_TOKENS, *labels, by=tokens)
-        if tokens <= p90:
-            add(Count.SCORED_WITHIN_P90, *labels)
-            add(Count.SCORED_P90_PINBALL_TOKENS, *labels, by=0.1 * (p90 - tokens))
+        add(scores.answers, *labels)
+        add(scores.predicted, *labels, by=mean)
+        add(scores.truth, *labels, by=truth)
+        if truth <= p90:
+            add(scores.within_p90, *labels)
+            add(scores.pinball, *labels, by=0.1 * (p90 - truth))
         else:
-            add(Count.SCORED_P90_PINBALL_TOKENS, *labels, by=0.9 * (tokens - p90))
+            add(scores.pinball, *labels, by=0.9 * (truth - p90))
 
     def _learn_inferred(self, pool: Pool, outcome: Outcome, ticket: bytes, inferred: int | None) -> None:
         """Teach the estimator every second inferred length: it is worth less than one that the engine counted."""

@@ -101,7 +101,11 @@ async def test_a_client_that_gave_up_comes_back_to_its_place(puppet: PuppetStack
     running, number = await run_one(stack)
     first = stack.ask(headers={"x-stainless-retry-count": "0"})
     await stack.held(1)
-    await asyncio.sleep(0.3)  # time spent waiting is what counts here
+    for _ in range(10):  # it waits for as long as ten others take to come and leave, one after another
+        other = stack.ask(model="other")
+        await stack.held(2)
+        other.cancel()
+        await stack.held(1)
     first.cancel()
     await stack.held(0)
     between = stack.ask(model="between")

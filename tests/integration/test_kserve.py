@@ -3,7 +3,7 @@
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import grpc
@@ -19,19 +19,14 @@ INFER = "/v2/models/resnet/infer"
 TENSOR = {"name": "X", "datatype": "FP32", "shape": [1, 3, 8, 8], "data": [0.5] * 192}
 PATIENT: dict[str, str | None] = ONE_SLOT | {"tidegate-ttft-budget-ms": "60000"}
 
+Start = Callable[..., Awaitable[KServeStack]]
+
 
 @pytest.fixture
-async def kserve(tmp_path: Path) -> AsyncIterator["Start"]:
+async def kserve(tmp_path: Path) -> AsyncIterator[Start]:
     """Starts the stack: `await kserve(policy=...)`; arguments as of `kserve_stack`."""
     async with factory(kserve_stack, tmp_path / "kserve") as start:
         yield start
-
-
-class Start:
-    """What the fixture gives: for the type checker's sake."""
-
-    async def __call__(self, **arguments: object) -> KServeStack:
-        raise NotImplementedError
 
 
 async def test_grpc_is_admitted_and_learned_from(kserve: Start) -> None:

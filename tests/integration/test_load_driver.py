@@ -6,7 +6,8 @@ import pytest
 
 from tidegate.sim.arrivals import Arrival, Lengths, TenantLoad, arrivals_of
 from tidegate.sim.engine_server import EngineServer, EngineSettings
-from tidegate.sim.load import Patience, Target, drive
+from tidegate.sim.exchange import Patience
+from tidegate.sim.load import Target, drive
 from tidegate.sim.profiles import PROFILES
 from tidegate.sim.record import End, Record
 

@@ -11,7 +11,6 @@ It never waits and never asks for the time: every call says what the time is. It
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
-from typing import assert_never
 
 from tidegate.admission.asked_delay import AskedDelay
 from tidegate.admission.attempt import Attempt
@@ -151,14 +150,15 @@ class Controller:
             return False
         self._prices.learn_pace(outcome)
         flight = self._running.settle(outcome.id)
-        self._fleet.judge(outcome, now_s, silent_s=_silent_s(flight, outcome, now_s))
+        silent_s = 0.0 if flight is None else flight.silent_s(outcome, now_s)
+        self._fleet.judge(outcome, now_s, silent_s=silent_s)
         self._guards.learn(outcome, now_s)
         self._asked_delay.learn(outcome, now_s)
         if flight is not None:
             self._learn(flight, outcome, now_s)
             if outcome.ending is not Ending.COMPLETE:
                 self._retries.ended(flight.work.attempt, now_s)
-            self._contracts.settle(outcome.id, _tokens_taken(flight, outcome, self._prices.tau_s, now_s), now_s)
+            self._contracts.settle(outcome.id, flight.tokens_taken(outcome, self._prices.tau_s, now_s), now_s)
         if self._running.settle_orphan(outcome.id, now_s):
             self._serve(now_s)
         return True
@@ -492,45 +492,6 @@ class Controller:
         self._queue.correct(work.lane, work.weight, true_s - flight.cost.bottleneck_s)
         if flight.went_elsewhere(outcome):
             return  # Envoy sent it to another engine: its times say nothing about this one
-        row = flight.row or flight.book.row(work.id)
+        row = flight.known_row
         if row is not None and outcome.e2e_s is not None:
             flight.book.learn(row, tokens=tokens, ttft_s=outcome.ttft_s, e2e_s=outcome.e2e_s, now_s=now_s)
-
-
-def _tokens_taken(flight: Flight, outcome: Outcome, tau_s: float, now_s: float) -> float:
-    """Tokens that a finished request has cost its tenant, as its engine says or, where it does not, as far as it came.
-
-    An answer cut short has cost what was prefilled and generated until then; one that the engine refused or broke off,
-    nothing that its tenant owes.
-    """
-    cost = flight.cost
-    prompt = cost.prompt_tokens if outcome.prompt_tokens is None else float(outcome.prompt_tokens)
-    if outcome.completion_tokens is not None:
-        return prompt + outcome.completion_tokens
-    match outcome.ending:
-        case Ending.COMPLETE:
-            return prompt + cost.completion_tokens
-        case Ending.CLIENT_CANCELLED:
-            row = flight.row or flight.book.row(flight.work.id)
-            if row is None or row.first_s is None:
-                return prompt
-            generated = max((flight.ended_s or now_s) - row.first_s, 0.0) / tau_s * cost.sequences
-            return prompt + min(generated, cost.completion_tokens_max)
-        case Ending.REJECTED | Ending.ENGINE_REFUSED | Ending.ENGINE_FAILED | Ending.BAD_REQUEST:
-            return 0.0
-        case _ as never:
-            assert_never(never)
-
-
-def _silent_s(flight: Flight | None, outcome: Outcome, now_s: float) -> float:
-    """How long the client of a stream, who left, had waited for a first byte that was due; 0 where one came.
-
-    Of a whole answer nobody can say when it is due.
-    """
-    if flight is None or outcome.ending is not Ending.CLIENT_CANCELLED or not flight.work.stream:
-        return 0.0
-    row = flight.row or flight.book.row(flight.work.id)
-    if row is None or outcome.response_bytes or outcome.ttft_s is not None:
-        return 0.0
-    due_s = row.admitted_s + flight.book.ttft_s(flight.cost.prompt_tokens) if row.first_s is None else row.first_s
-    return (flight.ended_s or now_s) - due_s

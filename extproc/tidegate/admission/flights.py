@@ -6,10 +6,11 @@ forgotten teaches nothing more, and that is all.
 """
 
 from collections import OrderedDict
+from typing import assert_never
 
 from tidegate.admission.cost import Cost
 from tidegate.admission.engine_book import EngineBook
-from tidegate.admission.outcome import Outcome
+from tidegate.admission.outcome import Ending, Outcome
 from tidegate.admission.reckoning import Row
 from tidegate.admission.service_book import TimedRow
 from tidegate.admission.work import Work
@@ -34,6 +35,11 @@ class Flight:
         self.timed: TimedRow | None = None
         self.ended_s = 0.0
 
+    @property
+    def known_row(self) -> Row | None:
+        """What its engine's book knows of it, or knew when it ended."""
+        return self.row or self.book.row(self.work.id)
+
     def went_elsewhere(self, outcome: Outcome) -> bool:
         """Whether Envoy sent it to another engine than its book's."""
         return bool(self.book.name) and bool(outcome.engine) and outcome.engine != self.book.name
@@ -43,6 +49,43 @@ class Flight:
         row = self.timed or self.book.service.row(self.work.id)
         if row is not None and not self.went_elsewhere(outcome):
             self.book.service.settle(row, outcome.ending, now_s)
+
+    def tokens_taken(self, outcome: Outcome, tau_s: float, now_s: float) -> float:
+        """Tokens that it has cost its tenant, as its engine says or, where it does not, as far as it came.
+
+        An answer cut short has cost what was prefilled and generated until then, one token of each sequence every
+        `tau_s`; one that the engine refused or broke off, nothing that its tenant owes.
+        """
+        cost = self.cost
+        prompt = cost.prompt_tokens if outcome.prompt_tokens is None else float(outcome.prompt_tokens)
+        if outcome.completion_tokens is not None:
+            return prompt + outcome.completion_tokens
+        match outcome.ending:
+            case Ending.COMPLETE:
+                return prompt + cost.completion_tokens
+            case Ending.CLIENT_CANCELLED:
+                row = self.known_row
+                if row is None or row.first_s is None:
+                    return prompt
+                generated = max((self.ended_s or now_s) - row.first_s, 0.0) / tau_s * cost.sequences
+                return prompt + min(generated, cost.completion_tokens_max)
+            case Ending.REJECTED | Ending.ENGINE_REFUSED | Ending.ENGINE_FAILED | Ending.BAD_REQUEST:
+                return 0.0
+            case _ as never:
+                assert_never(never)
+
+    def silent_s(self, outcome: Outcome, now_s: float) -> float:
+        """How long the client of a stream, who left, had waited for a first byte that was due; 0 where one came.
+
+        Of a whole answer nobody can say when it is due.
+        """
+        if outcome.ending is not Ending.CLIENT_CANCELLED or not self.work.stream:
+            return 0.0
+        row = self.known_row
+        if row is None or outcome.response_bytes or outcome.ttft_s is not None:
+            return 0.0
+        due_s = row.admitted_s + self.book.ttft_s(self.cost.prompt_tokens) if row.first_s is None else row.first_s
+        return (self.ended_s or now_s) - due_s
 
 
 class Flights:

@@ -12,7 +12,7 @@ from tidegate.agent.sampler import Sampler
 from tidegate.agent.server import AgentServer
 from tidegate.agent.watch import Watch
 from tidegate.agent.window import Window
-from tidegate.arguments import number, whole
+from tidegate.arguments import add_log_level, number, whole
 from tidegate.clock import SystemClock
 from tidegate.page_server import host_port
 
@@ -49,7 +49,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="what percentiles of utilisation are taken over; no shorter than the scrapes are apart, so that nothing "
         "goes unseen between two (default %(default)g)",
     )
-    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    add_log_level(parser)
     parser.set_defaults(run=run)
 
 

@@ -11,7 +11,17 @@ import msgspec
 from tidegate.dialects import openai_body
 from tidegate.dialects.base import InferenceRequest
 from tidegate.dialects.crowd import decode_list, is_crowd, size_of
-from tidegate.dialects.lax import OptionalRaw, count_items, is_given, read, read_bool, read_int, read_text, size_chars
+from tidegate.dialects.lax import (
+    OptionalRaw,
+    count_items,
+    error_text,
+    is_given,
+    read,
+    read_bool,
+    read_int,
+    read_text,
+    size_chars,
+)
 from tidegate.dialects.media import IMAGE_TOKENS, document_tokens
 from tidegate.dialects.turns import ROLE_CHARS_MAX, joined
 from tidegate_estimator import CompletionRequest
@@ -115,7 +125,7 @@ class AnthropicMessages:
     def error_body(self, *, status: int, code: str, message: str) -> bytes:
         """Anthropic's error object; its type is all its clients look at, the rule stands in `x-tidegate-reason`."""
         kind = _KIND_BY_STATUS.get(status, "api_error" if status >= 500 else "invalid_request_error")
-        text = message.encode("utf-8", "replace").decode()
+        text = error_text(message)
         return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": text}})
 
 

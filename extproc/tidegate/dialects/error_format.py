@@ -12,8 +12,8 @@ from msgspec import Struct
 from tidegate.dialects.anthropic_messages import AnthropicMessages
 from tidegate.dialects.base import Dialect
 from tidegate.dialects.kserve_v2 import KServeV2
+from tidegate.dialects.lax import error_text
 from tidegate.dialects.openai_chat import OpenAIChat
-from tidegate.dialects.tensors import error_text
 
 _JSON, _TEXT = "application/json", "text/plain; charset=utf-8"
 _OPENAI, _ANTHROPIC, _KSERVE = OpenAIChat(), AnthropicMessages(), KServeV2("")

@@ -9,17 +9,15 @@ A refusal is a gRPC status that Envoy makes of ours; only what is not gRPC at al
 
 from itertools import islice
 
-import msgspec
-
+from tidegate.dialects import openai_body
 from tidegate.dialects.base import CostClass, InferenceRequest
 from tidegate.dialects.protobuf_wire import fields, read_varint, signed
-from tidegate.dialects.tensors import DIMENSIONS_MAX, SIZE_MAX, TENSORS_MAX, elements_of, error_text
+from tidegate.dialects.tensors import DIMENSIONS_MAX, SIZE_MAX, TENSORS_MAX, elements_of, error_object
 from tidegate.errors import MalformedBody
 from tidegate_estimator import CompletionRequest
 
 PATH = "/inference.GRPCInferenceService/ModelInfer"
 MODEL_BYTES_MAX = 512
-MODEL_CHARS_MAX = 128
 _FRAME_BYTES = 5
 _FIELDS_MAX, _TENSOR_FIELDS_MAX = 4096, 64
 _MODEL_NAME, _INPUTS, _RAW_CONTENTS = 1, 5, 7
@@ -51,7 +49,7 @@ class KServeGrpc:
 
     def error_body(self, *, status: int, code: str, message: str) -> bytes:
         """The protocol's error object over HTTP, for a caller that does not speak gRPC."""
-        return msgspec.json.encode({"error": error_text(message)})
+        return error_object(message)
 
 
 def _read(body: bytes) -> tuple[str, int]:
@@ -63,7 +61,7 @@ def _read(body: bytes) -> tuple[str, int]:
             continue
         if field.number == _MODEL_NAME:
             name = body[field.start : min(field.end, field.start + MODEL_BYTES_MAX)]
-            model = name.decode("utf-8", "replace")[:MODEL_CHARS_MAX]
+            model = name.decode("utf-8", "replace")[: openai_body.MODEL_CHARS_MAX]
         elif field.number == _INPUTS and len(tensors) < TENSORS_MAX:
             tensors.append(_read_tensor(body, field.start, field.end))
         elif field.number == _RAW_CONTENTS and len(raw_bytes) < TENSORS_MAX:

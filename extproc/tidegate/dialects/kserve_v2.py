@@ -11,10 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from tidegate.dialects.base import CostClass, InferenceRequest
-from tidegate.dialects.lax import UNREADABLE, OptionalRaw, read, read_int, read_text, size_chars
-from tidegate.dialects.repair import repaired
-from tidegate.dialects.tensors import DIMENSIONS_MAX, SIZE_MAX, TENSORS_MAX, elements_of, error_text
-from tidegate.errors import MalformedBody
+from tidegate.dialects.lax import OptionalRaw, read, read_int, read_leniently, read_text, size_chars
+from tidegate.dialects.tensors import DIMENSIONS_MAX, SIZE_MAX, TENSORS_MAX, elements_of, error_object
 from tidegate_estimator import CompletionRequest
 
 _OBJECTS_MAX = 65_536  # in a body that is taken apart: each costs memory, and a body of nothing else has millions
@@ -56,7 +54,7 @@ class KServeV2:
 
         A body of more than 65,536 braces is not taken apart: its size is then its length.
         """
-        size = len(body) if body.count(b"{") > _OBJECTS_MAX else _input_size(_decode(body))
+        size = len(body) if body.count(b"{") > _OBJECTS_MAX else _input_size(read_leniently(_object_in_front, body))
         return InferenceRequest(
             completion=CompletionRequest(tenant=tenant, model=self._model),
             stream=False,
@@ -66,21 +64,7 @@ class KServeV2:
 
     def error_body(self, *, status: int, code: str, message: str) -> bytes:
         """The protocol's error object: nothing but a message."""
-        return msgspec.json.encode({"error": error_text(message)})
-
-
-def _decode(body: bytes) -> _Body:
-    """The object at the front, read a second time where only a lenient engine would accept it."""
-    try:
-        return _object_in_front(body)
-    except UNREADABLE:
-        pass
-    try:
-        return _object_in_front(repaired(body))
-    except RecursionError:
-        raise MalformedBody("JSON is nested too deep") from None
-    except ValueError as error:
-        raise MalformedBody(str(error)[:200]) from None
+        return error_object(message)
 
 
 def _object_in_front(body: bytes) -> _Body:

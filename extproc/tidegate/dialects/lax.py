@@ -5,9 +5,13 @@ engines built on pydantic take `"n": "8"` and `"n": 8.0` for 8, so numbers are r
 from 0 and 1.
 """
 
+from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 import msgspec
+
+from tidegate.dialects.repair import repaired
+from tidegate.errors import MalformedBody
 
 T = TypeVar("T")
 
@@ -75,3 +79,26 @@ def is_given(raw: OptionalRaw) -> bool:
 def size_chars(raw: OptionalRaw) -> int:
     """Characters that a field's JSON adds to the prompt: its length as the caller wrote it, in bytes."""
     return memoryview(raw).nbytes if raw is not msgspec.UNSET and is_given(raw) else 0
+
+
+def read_leniently(decode: Callable[[bytes], T], body: bytes) -> T:
+    """What `decode` makes of a whole body, tried a second time on what only a Python engine would accept.
+
+    Raises:
+        MalformedBody: neither is what it reads; the message says why.
+    """
+    try:
+        return decode(body)
+    except UNREADABLE:
+        pass
+    try:
+        return decode(repaired(body))
+    except RecursionError:
+        raise MalformedBody("JSON is nested too deep") from None
+    except ValueError as error:
+        raise MalformedBody(str(error)[:200]) from None
+
+
+def error_text(message: str) -> str:
+    """A refusal's message as text that any encoder takes: half a surrogate pair must not stop it."""
+    return message.encode("utf-8", "replace").decode()

@@ -6,18 +6,17 @@ import msgspec
 
 from tidegate.dialects.base import InferenceRequest
 from tidegate.dialects.lax import (
-    UNREADABLE,
     OptionalRaw,
     count_items,
+    error_text,
     is_given,
     read,
     read_bool,
     read_float,
     read_int,
+    read_leniently,
     read_text,
 )
-from tidegate.dialects.repair import repaired
-from tidegate.errors import MalformedBody
 from tidegate_estimator import CompletionRequest, Message
 
 TOKENS_MAX = 2**31 - 1
@@ -66,16 +65,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     Raises:
         MalformedBody: it is not JSON, not an object, or a part that no engine can do without has another type.
     """
-    try:
-        return decoder.decode(body)
-    except UNREADABLE:
-        pass
-    try:
-        return decoder.decode(repaired(body))
-    except RecursionError:
-        raise MalformedBody("JSON is nested too deep") from None
-    except ValueError as error:
-        raise MalformedBody(str(error)[:200]) from None
+    return read_leniently(decoder.decode, body)
 
 
 def inference_request(fields: SharedFields, completion: CompletionRequest) -> InferenceRequest:
@@ -154,5 +144,5 @@ _KIND_BY_STATUS = {408: "server_error", 429: "rate_limit_error"}
 def error_body(*, status: int, code: str, message: str) -> bytes:
     """OpenAI's error object; its type goes by the status: the server's, the rate's or the request's own."""
     kind = _KIND_BY_STATUS.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    text = message.encode("utf-8", "replace").decode()  # a half surrogate pair must not stop a refusal
+    text = error_text(message)
     return msgspec.json.encode({"error": {"message": text, "type": kind, "param": None, "code": code}})

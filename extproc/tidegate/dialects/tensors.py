@@ -8,6 +8,10 @@ element an item however long that is, so there its bytes count. The data themsel
 
 from collections.abc import Iterable
 
+import msgspec
+
+from tidegate.dialects.lax import error_text
+
 SIZE_MAX = 2**62
 TENSORS_MAX = 256  # of one request; an engine's model has a handful
 DIMENSIONS_MAX = 32
@@ -23,6 +27,6 @@ def elements_of(shape: Iterable[int]) -> int:
     return elements
 
 
-def error_text(message: str) -> str:
-    """The message as text that any encoder takes: half a surrogate pair must not stop a refusal."""
-    return message.encode("utf-8", "replace").decode()
+def error_object(message: str) -> bytes:
+    """The protocol's error object, and Triton's: nothing but a message."""
+    return msgspec.json.encode({"error": error_text(message)})

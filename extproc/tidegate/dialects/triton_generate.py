@@ -11,11 +11,9 @@ from msgspec import Struct
 from tidegate.dialects import openai_body
 from tidegate.dialects.base import InferenceRequest
 from tidegate.dialects.lax import OptionalRaw, read, read_bool, read_float, read_int
-from tidegate.dialects.tensors import error_text
+from tidegate.dialects.prompts import PROMPTS_MAX
+from tidegate.dialects.tensors import error_object
 from tidegate_estimator import CompletionRequest
-
-PROMPTS_MAX = 2048
-_BEAMS_MAX = 128
 
 
 class _Sampling(Struct, kw_only=True):
@@ -74,7 +72,7 @@ class TritonGenerate:
 
     def error_body(self, *, status: int, code: str, message: str) -> bytes:
         """Triton's error object: nothing but a message."""
-        return msgspec.json.encode({"error": error_text(message)})
+        return error_object(message)
 
 
 def _texts(raw: OptionalRaw) -> list[str]:
@@ -94,7 +92,7 @@ def _least(fields: _Sampling) -> int:
 
 def _sequences(fields: _Sampling) -> int:
     named = (fields.n, fields.best_of, fields.beam_width)
-    return max(read_int(raw, at_least=1, at_most=_BEAMS_MAX) or 1 for raw in named)
+    return max(read_int(raw, at_least=1, at_most=openai_body.SEQUENCES_MAX) or 1 for raw in named)
 
 
 def _stops(raw: OptionalRaw) -> int:

@@ -104,14 +104,25 @@ def _switch(name: str, scope: Scope, default: str, meaning: str) -> Key[bool]:
     )
 
 
-def _word(name: str, words: Mapping[str, T], default: str, meaning: str) -> Key[T]:
+def _word(name: str, words: Mapping[str, T], default: str, meaning: str, *, scope: Scope = Scope.POOL) -> Key[T]:
     return Key(
         name=name,
-        scope=Scope.POOL,
+        scope=scope,
         default=default,
         expected=f"one of {', '.join(words)}",
         meaning=meaning,
         read=one_of(dict(words)),
+    )
+
+
+def _header(name: str, meaning: str) -> Key[str]:
+    return Key(
+        name=name,
+        scope=Scope.REQUEST,
+        default="none",
+        expected="`header:NAME` with a header's name in lower case",
+        meaning=meaning,
+        read=header_source,
     )
 
 
@@ -287,16 +298,12 @@ CLIENT_TIMEOUT_MS = _ms(
     "from the client's headers, else 60000",
     "When a caller gives up; where its own headers speak too, the shorter counts.",
 )
-DEADLINE_HEADER = Key(
-    name="tidegate-deadline-header",
-    scope=Scope.REQUEST,
-    default="none",
-    expected="`header:NAME` with a header's name in lower case",
-    meaning=(
+DEADLINE_HEADER = _header(
+    "tidegate-deadline-header",
+    (
         "Header with the client's timeout in whole milliseconds; it wins over what other headers say, and "
         "`tidegate-client-timeout-ms` still bounds it."
     ),
-    read=header_source,
 )
 MESSAGE_TIMEOUT_MS = _ms(
     "tidegate-message-timeout-ms",
@@ -318,13 +325,9 @@ TENANT = Key(
     meaning="The tenant itself; may be a command operator (a verified claim, the peer's SAN): it differs by request.",
     read=str,
 )
-TENANT_FROM = Key(
-    name="tidegate-tenant-from",
-    scope=Scope.REQUEST,
-    default="none",
-    expected="`header:NAME` with a header's name in lower case",
-    meaning="Header, set by the mesh, that names the tenant.",
-    read=header_source,
+TENANT_FROM = _header(
+    "tidegate-tenant-from",
+    "Header, set by the mesh, that names the tenant.",
 )
 CLASS = Key(
     name="tidegate-class",
@@ -337,16 +340,12 @@ CLASS = Key(
     ),
     read=class_name,
 )
-CLASS_FROM = Key(
-    name="tidegate-class-from",
-    scope=Scope.REQUEST,
-    default="none",
-    expected="`header:NAME` with a header's name in lower case",
-    meaning=(
+CLASS_FROM = _header(
+    "tidegate-class-from",
+    (
         "Header in which clients may name a class for a request. They can step down only: of the budgets the longer "
         "and of the weights the smaller holds, and the contract stays that of `tidegate-class`."
     ),
-    read=header_source,
 )
 CLASS_TERMS = Key(
     name=f"{CLASS_PREFIX}NAME",
@@ -394,16 +393,13 @@ STATUS_MAP = Key(
     ),
     read=status_map,
 )
-ERROR_FORMAT = Key(
-    name="tidegate-error-format",
+ERROR_FORMAT = _word(
+    "tidegate-error-format",
+    {form.value: form for form in ErrorFormat},
+    ErrorFormat.API.value,
+    "Body of refusals: that of the API that was asked, or one for all: `openai`, `anthropic`, `kserve` "
+    '(`{"error": MESSAGE}`) or `plain` text.',
     scope=Scope.REQUEST,
-    default=ErrorFormat.API.value,
-    expected=f"one of {', '.join(ErrorFormat)}",
-    meaning=(
-        "Body of refusals: that of the API that was asked, or one for all: `openai`, `anthropic`, `kserve` "
-        '(`{"error": MESSAGE}`) or `plain` text.'
-    ),
-    read=one_of({form.value: form for form in ErrorFormat}),
 )
 PRICE_ENGINE_HOUR_USD = _usd("tidegate-price-engine-hour-usd", "What the GPUs of one engine cost an hour.")
 PRICE_PROMPT_USD = _usd(

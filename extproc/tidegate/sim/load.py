@@ -8,26 +8,17 @@ recorded as such, never dropped silently.
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import aiohttp
 
 from tidegate.sim.arrivals import Arrival
+from tidegate.sim.exchange import Call, Patience, number, try_once
 from tidegate.sim.record import End, Record
-from tidegate.sim.sse_tally import SseTally
 
 BYTES_PER_TOKEN = 4
 TENANT_HEADER = "x-tenant"
-HELD_HEADER = "x-tidegate-queue-ms"
 _WORDS = "the tide came in over the flat sand and the boats by the old pier began to lift one after one "
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long a client waits before it leaves, seconds from sending."""
-
-    first_token_s: float = 10.0
-    whole_s: float = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,98 +87,21 @@ class _Run:
             self._on_record(record)
 
     async def send(self, session: aiohttp.ClientSession, arrival: Arrival) -> None:
-        exchange = _Exchange(self._loop, self._target, arrival)
+        target = self._target
+        call = Call(
+            url=target.url,
+            tenant=arrival.tenant,
+            body=_body_of(arrival, target),
+            headers={TENANT_HEADER: arrival.tenant, "content-type": "application/json"},
+            patience=target.patience,
+            run_end_s=self._end_s,
+        )
         try:
-            await exchange.perform(session, run_end_s=self._end_s)
+            answer = await try_once(session, call, planned_s=self._start_s + arrival.at_s)
         finally:
             self.in_flight -= 1
-        self.add(exchange.record(planned_s=self._start_s + arrival.at_s))
-
-
-class _Exchange:
-    """One request from sending to its end."""
-
-    __slots__ = (
-        "_arrival", "_end", "_end_s", "_first_s", "_held_s", "_last_s", "_loop",
-        "_patience", "_retry_after_s", "_sent_s", "_status", "_tally", "_target",
-    )  # fmt: skip
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, target: Target, arrival: Arrival) -> None:
-        self._loop = loop
-        self._target = target
-        self._arrival = arrival
-        self._patience = target.patience
-        self._tally = SseTally()
-        self._end = End.BROKEN
-        self._status = 0
-        self._sent_s = self._end_s = loop.time()
-        self._first_s: float | None = None
-        self._last_s = self._sent_s
-        self._held_s: float | None = None
-        self._retry_after_s: float | None = None
-
-    async def perform(self, session: aiohttp.ClientSession, *, run_end_s: float) -> None:
-        """Send and read to the end; every way to end is kept in `_end`, none is raised."""
-        body, headers = _body_of(self._arrival, self._target), {TENANT_HEADER: self._arrival.tenant}
-        self._sent_s = self._loop.time()
-        try:
-            async with asyncio.timeout_at(min(self._sent_s + self._patience.first_token_s, run_end_s)) as deadline:
-                headers["content-type"] = "application/json"
-                async with session.post(self._target.url, data=body, headers=headers) as response:
-                    try:
-                        self._read_headers(response)
-                        whole_s = min(self._sent_s + self._patience.whole_s, run_end_s)
-                        await self._read_body(response, lambda: deadline.reschedule(whole_s))
-                    finally:
-                        if self._end is not End.COMPLETE:
-                            response.close()
-        except TimeoutError:
-            self._end = self._reason_to_leave(run_end_s)
-        except (aiohttp.ClientError, ConnectionError):
-            self._end = End.BROKEN
-        self._end_s = self._loop.time()
-
-    def record(self, *, planned_s: float) -> Record:
-        tokens = self._tally.tokens if self._tally.usage_tokens is None else self._tally.usage_tokens
-        tpot_s = None
-        if self._first_s is not None and tokens > 1:
-            tpot_s = (self._last_s - self._first_s) / (tokens - 1)
-        return Record(
-            tenant=self._arrival.tenant,
-            at_s=self._arrival.at_s,
-            late_s=max(0.0, self._sent_s - planned_s),
-            end=self._end,
-            status=self._status,
-            ttft_s=None if self._first_s is None else self._first_s - self._sent_s,
-            tpot_s=tpot_s,
-            e2e_s=self._end_s - self._sent_s,
-            tokens=tokens,
-            held_s=self._held_s,
-            retry_after_s=self._retry_after_s,
-        )
-
-    def _read_headers(self, response: aiohttp.ClientResponse) -> None:
-        self._status = response.status
-        self._held_s = _number(response.headers.get(HELD_HEADER), scale=1e-3)
-        self._retry_after_s = _number(response.headers.get("retry-after"), scale=1.0)
-
-    async def _read_body(self, response: aiohttp.ClientResponse, on_first_token: Callable[[], None]) -> None:
-        if self._status != 200:
-            await response.read()
-            self._end = End.REFUSED
-            return
-        async for chunk in response.content.iter_any():
-            if self._tally.feed(chunk):
-                self._last_s = self._loop.time()
-                if self._first_s is None:
-                    self._first_s = self._last_s
-                    on_first_token()
-        self._end = End.COMPLETE if self._tally.done and not self._tally.failed else End.BROKEN
-
-    def _reason_to_leave(self, run_end_s: float) -> End:
-        if self._loop.time() >= run_end_s:
-            return End.CUT
-        return End.GAVE_UP_FIRST if self._first_s is None else End.GAVE_UP_WHOLE
+        retry_after_s = number(answer.headers.get("retry-after"), scale=1.0)
+        self.add(replace(answer.record, at_s=arrival.at_s, retry_after_s=retry_after_s))
 
 
 def _body_of(arrival: Arrival, target: Target) -> bytes:
@@ -207,11 +121,3 @@ def _prompt(arrival: Arrival, opening: str) -> str:
     """Text of about `prompt_tokens` tokens that begins as its tenant's prompts do."""
     chars = max(arrival.prompt_tokens * BYTES_PER_TOKEN, 1)
     return (opening + _WORDS * (chars // len(_WORDS) + 1))[:chars]
-
-
-def _number(text: str | None, *, scale: float) -> float | None:
-    """A header's number in other units; None where it is missing or none."""
-    try:
-        return None if text is None else float(text) * scale
-    except ValueError:
-        return None

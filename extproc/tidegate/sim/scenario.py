@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tidegate.sim.arrivals import Arrival, Lengths, TenantLoad, arrivals_of
 from tidegate.sim.capacity import capacity_per_s
-from tidegate.sim.load import Patience
+from tidegate.sim.exchange import Patience
 from tidegate.sim.profiles import PROFILES, EngineProfile
 from tidegate.sim.report import Objective
 

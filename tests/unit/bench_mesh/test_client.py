@@ -9,7 +9,8 @@ from bench.mesh.client import Clients, send_all
 from bench.mesh.job import Job
 
 from tidegate.sim.arrivals import Arrival
-from tidegate.sim.load import TENANT_HEADER, Patience
+from tidegate.sim.exchange import Patience
+from tidegate.sim.load import TENANT_HEADER
 from tidegate.sim.profiles import PROFILES
 from tidegate.sim.record import End
 

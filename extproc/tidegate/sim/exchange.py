@@ -1,15 +1,23 @@
-"""One try of a job: a streamed chat completion, read to its end or left."""
+"""One request of a client: a streamed chat completion, read to its end or left."""
 
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import aiohttp
-from multidict import CIMultiDict
 
-from tidegate.sim.load import HELD_HEADER, Patience
 from tidegate.sim.record import End, Record
 from tidegate.sim.sse_tally import SseTally
+
+HELD_HEADER = "x-tidegate-queue-ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a client waits before it leaves, seconds from sending."""
+
+    first_token_s: float = 10.0
+    whole_s: float = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +34,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """How it ended; `retryable`: before an answer began, or with a status other than 200. The record's at_s is 0."""
+    """How it ended; `retryable`: before an answer began, or with a status other than 200. The record's at_s is 0.
+
+    `headers` know their names in any case; there are none where there was no answer.
+    """
 
     record: Record
-    headers: CIMultiDict[str]
+    headers: Mapping[str, str]
     retryable: bool
 
 
@@ -51,7 +62,7 @@ class _Exchange:
         self._tally = SseTally()
         self._end = End.BROKEN
         self._status = 0
-        self._headers: CIMultiDict[str] = CIMultiDict()
+        self._headers: Mapping[str, str] = {}
         self._sent_s = self._end_s = self._last_s = self._loop.time()
         self._first_s: float | None = None
 
@@ -60,7 +71,7 @@ class _Exchange:
         try:
             async with asyncio.timeout_at(min(self._sent_s + patience.first_token_s, call.run_end_s)) as deadline:
                 async with session.post(call.url, data=call.body, headers=call.headers) as response:
-                    self._status, self._headers = response.status, CIMultiDict(response.headers)
+                    self._status, self._headers = response.status, response.headers
                     whole_s = min(self._sent_s + patience.whole_s, call.run_end_s)
                     try:
                         await self._read(response, lambda: deadline.reschedule(whole_s))
@@ -76,7 +87,6 @@ class _Exchange:
     def answer(self, planned_s: float) -> Answer:
         tokens = self._tally.tokens if self._tally.usage_tokens is None else self._tally.usage_tokens
         tpot_s = None if self._first_s is None or tokens < 2 else (self._last_s - self._first_s) / (tokens - 1)
-        held_ms = self._headers.get(HELD_HEADER, "")
         record = Record(
             tenant=self._call.tenant,
             at_s=0.0,
@@ -87,7 +97,7 @@ class _Exchange:
             tpot_s=tpot_s,
             e2e_s=self._end_s - self._sent_s,
             tokens=tokens,
-            held_s=float(held_ms) / 1000.0 if held_ms.isdecimal() else None,
+            held_s=number(self._headers.get(HELD_HEADER), scale=1e-3),
         )
         retryable = self._status != 200 and self._end is not End.CUT
         return Answer(record=record, headers=self._headers, retryable=retryable)
@@ -109,3 +119,11 @@ class _Exchange:
         if run_ended:
             return End.CUT
         return End.GAVE_UP_FIRST if self._first_s is None else End.GAVE_UP_WHOLE
+
+
+def number(text: str | None, *, scale: float) -> float | None:
+    """A header's number in other units; None where it is missing or none."""
+    try:
+        return None if text is None else float(text) * scale
+    except ValueError:
+        return None
